@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { setTimeout as pause } from 'node:timers/promises';
-import { describe, expect, test, vi } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { stackPart } from '../engines/stack.ts';
 import { askClickhouse } from '../infra/embedded/processes.ts';
 import { until } from '../infra/until.ts';
@@ -36,34 +36,31 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('a backlog', () => {
       sent.push(...runs);
       await untilAccepted(() => post(pipeline, runs));
     };
+    onTestFinished(() => close());
+    await send(1, 'small');
+    await pipeline.settled();
+    const { pid } = pipeline.process('ingest');
+    const before = rssMiB(pid);
+    let highest = before;
+    const sampling = setInterval(() => {
+      highest = Math.max(highest, rssMiB(pid));
+    }, 50);
     try {
-      await send(1, 'small');
-      await pipeline.settled();
-      const { pid } = pipeline.process('ingest');
-      const before = rssMiB(pid);
-      let highest = before;
-      const sampling = setInterval(() => {
-        highest = Math.max(highest, rssMiB(pid));
-      }, 50);
-      try {
-        pipeline.ways.ingest.clickhouse.away(true);
-        while (sent.length <= backlogRuns) await send(4, `${sent.length} ${'x'.repeat(inputBytes)}`);
-        const lag = () => pipeline.metric('ingest', 'runlake_event_log_lag_events', 'run-events');
-        await until('all events to wait in Kafka', async () => (await lag()) === backlogRuns, deadlineMs);
-        await pause(observedMs);
-      } finally {
-        clearInterval(sampling);
-      }
-      expect(highest - before, 'MiB more than before').toBeLessThan(maxGrowthMiB);
-      pipeline.ways.ingest.clickhouse.away(false);
-      await pipeline.settled();
-      const sql = 'SELECT id, lower(hex(MD5(inputs))) FROM runs FINAL FORMAT TSV';
-      const stored = (await askClickhouse(pipeline.servers.clickhouseUrl, sql)).split('\n');
-      const expected = sent.map(({ id, inputs }) => `${id}\t${md5(JSON.stringify({ text: inputs }))}`);
-      expect(stored.sort()).toEqual(expected.sort());
+      pipeline.ways.ingest.clickhouse.away(true);
+      while (sent.length <= backlogRuns) await send(4, `${sent.length} ${'x'.repeat(inputBytes)}`);
+      const lag = () => pipeline.metric('ingest', 'runlake_event_log_lag_events', 'run-events');
+      await until('all events to wait in Kafka', async () => (await lag()) === backlogRuns, deadlineMs);
+      await pause(observedMs);
     } finally {
-      await close();
+      clearInterval(sampling);
     }
+    expect(highest - before, 'MiB more than before').toBeLessThan(maxGrowthMiB);
+    pipeline.ways.ingest.clickhouse.away(false);
+    await pipeline.settled();
+    const sql = 'SELECT id, lower(hex(MD5(inputs))) FROM runs FINAL FORMAT TSV';
+    const stored = (await askClickhouse(pipeline.servers.clickhouseUrl, sql)).split('\n');
+    const expected = sent.map(({ id, inputs }) => `${id}\t${md5(JSON.stringify({ text: inputs }))}`);
+    expect(stored.sort()).toEqual(expected.sort());
   });
 });
 

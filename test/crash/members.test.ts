@@ -1,5 +1,5 @@
 /** Several `ingest` processes share the partitions, and join and leave while runs are sent. */
-import { describe, expect, test, vi } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { stackPart } from '../engines/stack.ts';
 import { until } from '../infra/until.ts';
 import { type RoleProcess, startRole } from '../role-process.ts';
@@ -28,27 +28,26 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('ingest processes', 
         await until(`process ${index + 1} of ${members.length} to store`, stores, deadlineMs);
       }
     };
-    try {
-      const ledger = new Ledger();
-      const loading = load(pipeline, ledger, { senders: 3, batch: 10, pauseMs: 50 });
-      const first = pipeline.process('ingest');
-      await untilAllStore(first);
-      const second = await join();
-      await untilAllStore(first, second);
-      expect(await second.end()).toBe(0);
-      await untilAllStore(first);
-      const third = await join();
-      await untilAllStore(first, third);
-      await pipeline.kill('ingest');
-      const enough = ledger.acceptedCount + 50;
-      await until('runs to be accepted', () => ledger.acceptedCount >= enough, deadlineMs);
-      await loading.stop();
-      expectMostAccepted(loading.answers);
-      expect(await ledger.check(pipeline)).toBe(ledger.acceptedCount);
-      for (const { output } of [first, ...more]) expect(output()).not.toMatch(/unhandled|uncaught/i);
-    } finally {
+    onTestFinished(async () => {
       await Promise.all(more.map((each) => each.end('SIGKILL')));
       await close();
-    }
+    });
+    const ledger = new Ledger();
+    const loading = load(pipeline, ledger, { senders: 3, batch: 10, pauseMs: 50 });
+    const first = pipeline.process('ingest');
+    await untilAllStore(first);
+    const second = await join();
+    await untilAllStore(first, second);
+    expect(await second.end()).toBe(0);
+    await untilAllStore(first);
+    const third = await join();
+    await untilAllStore(first, third);
+    await pipeline.kill('ingest');
+    const enough = ledger.acceptedCount + 50;
+    await until('runs to be accepted', () => ledger.acceptedCount >= enough, deadlineMs);
+    await loading.stop();
+    expectMostAccepted(loading.answers);
+    expect(await ledger.check(pipeline)).toBe(ledger.acceptedCount);
+    for (const { output } of [first, ...more]) expect(output()).not.toMatch(/unhandled|uncaught/i);
   });
 });

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Client } from '@langchain/langgraph-sdk';
-import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { findFreePorts } from '../../infra/embedded/free-port.ts';
 import { runEvents } from '../../schemas/topics.ts';
 import { builtProgram } from '../built-program.ts';
@@ -220,23 +220,22 @@ describe.runIf(stackPart('kafka') && stackPart('registry') && stackPart('redis')
       const sockets = new Set<Socket>();
       const silent = createServer((socket) => void sockets.add(socket));
       const at = `127.0.0.1:${await listenOnLoopback(silent)}`;
-      try {
-        const started = await start(role, {
-          RUNLAKE_KAFKA_BROKERS: at,
-          RUNLAKE_SCHEMA_REGISTRY_URL: `http://${at}`,
-          RUNLAKE_CLICKHOUSE_URL: `http://${at}/runlake`,
-          RUNLAKE_DATABASE_URL: `postgres://${at}/runlake`,
-          RUNLAKE_REDIS_URL: `redis://${at}`,
-        });
-        await until('the role to listen', () => isLive(started), deadlineMs);
-        await until('the role to connect', () => sockets.size >= serverNames.length, deadlineMs);
-        const endedAtMs = performance.now();
-        expect(await started.end('SIGTERM')).toBe(143);
-        expect(performance.now() - endedAtMs).toBeLessThan(4_000);
-      } finally {
+      onTestFinished(() => {
         for (const socket of sockets) socket.destroy();
         silent.close();
-      }
+      });
+      const started = await start(role, {
+        RUNLAKE_KAFKA_BROKERS: at,
+        RUNLAKE_SCHEMA_REGISTRY_URL: `http://${at}`,
+        RUNLAKE_CLICKHOUSE_URL: `http://${at}/runlake`,
+        RUNLAKE_DATABASE_URL: `postgres://${at}/runlake`,
+        RUNLAKE_REDIS_URL: `redis://${at}`,
+      });
+      await until('the role to listen', () => isLive(started), deadlineMs);
+      await until('the role to connect', () => sockets.size >= serverNames.length, deadlineMs);
+      const endedAtMs = performance.now();
+      expect(await started.end('SIGTERM')).toBe(143);
+      expect(performance.now() - endedAtMs).toBeLessThan(4_000);
     });
 
     test.each(['api', 'ingest'])(

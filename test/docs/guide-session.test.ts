@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { forSuite } from '../for-suite.ts';
 import { type GuideStep, parseGuidePage } from './guide-page.ts';
 import { GuideSession } from './guide-session.ts';
@@ -65,12 +65,11 @@ describe('the block that starts Runlake', () => {
   it.each(['RUNLAKE_PORT', 'RUNLAKE_TOOLS_PORT'])('ends with the reason if another program has %s', async (name) => {
     const other = createServer((_, response) => response.end()).listen(Number(session.variable(name)), '127.0.0.1');
     await once(other, 'listening');
-    try {
-      const run = session.run('README', findStarts('README')[0] as GuideStep);
-      await expect(run).rejects.toThrow(new RegExp(`is in use\\.\\n.*, or set ${name}\\.`));
-    } finally {
+    onTestFinished(() => {
       other.close();
-    }
+    });
+    const run = session.run('README', findStarts('README')[0] as GuideStep);
+    await expect(run).rejects.toThrow(new RegExp(`is in use\\.\\n.*, or set ${name}\\.`));
   });
 
   it('is the same on every page', () => {

@@ -1,5 +1,5 @@
 import type { Page } from 'playwright-core';
-import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import { DeploymentClient } from '../api/control-plane/deployment-client.ts';
 import { forSuite } from '../for-suite.ts';
 import { agentSource, guardedSource, supportAnswer } from './agent-source.ts';
@@ -97,20 +97,19 @@ describe('the playground', () => {
   it('continues a stream whose connection broke', async () => {
     const line = await openLine(Number(new URL(signedIn.runlake.url).port));
     const context = await openContext(signedIn.browser, line.url);
-    try {
-      page = await context.newPage();
-      await signIn(page, signedIn.runlake.apiKey);
-      await openTab('Playground');
-      await startTrip('Oslo', gate.url);
-      await page.getByRole('region', { name: 'Steps' }).getByText('custom').first().waitFor();
-      line.cut();
-      gate.open();
-      await page.getByRole('region', { name: 'State' }).getByText('Five days in Oslo').waitFor();
-      expect(await page.getByRole('region', { name: 'Steps' }).getByText('custom').count()).toBe(5);
-    } finally {
+    onTestFinished(async () => {
       await context.close();
       line.close();
-    }
+    });
+    page = await context.newPage();
+    await signIn(page, signedIn.runlake.apiKey);
+    await openTab('Playground');
+    await startTrip('Oslo', gate.url);
+    await page.getByRole('region', { name: 'Steps' }).getByText('custom').first().waitFor();
+    line.cut();
+    gate.open();
+    await page.getByRole('region', { name: 'State' }).getByText('Five days in Oslo').waitFor();
+    expect(await page.getByRole('region', { name: 'Steps' }).getByText('custom').count()).toBe(5);
   });
 
   it('shows values as text', async () => {

@@ -1,7 +1,7 @@
 import { type Message, Role, type StreamResponse, type Task, TaskState } from '@a2a-js/sdk';
 import { ClientFactory, DefaultAgentCardResolver, JsonRpcTransportFactory } from '@a2a-js/sdk/client';
 import { isLegacyAgentCard, LegacyJsonRpcTransport, parseLegacyAgentCard } from '@a2a-js/sdk/compat/v0_3/client';
-import { describe, expect, it, vi } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { leaseThread } from '../../../pipelines/agents/threads/update-thread-state.ts';
 import { forSuite } from '../../for-suite.ts';
 import { untilLockWait } from '../../infra/postgres/lock-waits.ts';
@@ -371,21 +371,17 @@ describe('the agent card', () => {
     expect(await readCardUrl({ host: 'a"b/c' })).toMatch(/^http:\/\/127\.0\.0\.1:\d+\/a2a\//);
     const { config } = agent.services.agents;
     Object.assign(config, { agentsPublicUrl: 'https://example.com/agents/' });
-    try {
-      expect(await readCardUrl()).toMatch(/^https:\/\/example\.com\/agents\/a2a\/[\da-f-]{36}$/);
-    } finally {
+    onTestFinished(() => {
       Object.assign(config, { agentsPublicUrl: undefined });
-    }
+    });
+    expect(await readCardUrl()).toMatch(/^https:\/\/example\.com\/agents\/a2a\/[\da-f-]{36}$/);
   });
 
   it('responds 404 if langgraph.json disables A2A', async () => {
     const { agents } = agent.services;
     Object.assign(agents, { protocols: { mcp: true, a2a: false } });
-    try {
-      expect((await agent.ask('GET', '/.well-known/agent-card.json?assistant_id=echo')).status).toBe(404);
-      expect((await agent.ask('POST', '/a2a/echo', {})).status).toBe(404);
-    } finally {
-      Object.assign(agents, { protocols: undefined });
-    }
+    onTestFinished(() => Object.assign(agents, { protocols: undefined }));
+    expect((await agent.ask('GET', '/.well-known/agent-card.json?assistant_id=echo')).status).toBe(404);
+    expect((await agent.ask('POST', '/a2a/echo', {})).status).toBe(404);
   });
 });

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Client } from '@langchain/langgraph-sdk';
 import { WebSocket } from 'undici';
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { addOrganizationDeployment } from '../../agents/add-deployment.ts';
 import { forSuite } from '../../for-suite.ts';
 import { type AgentServerUnderTest, createRequester, startAgentServer } from './start-agent-server.ts';
@@ -63,17 +63,16 @@ describe('two deployments of an organisation', () => {
         [payload],
       );
     const readCalls = () => wakeSpies.map(({ mock }) => mock.calls.length);
-    try {
-      // Postgres delivers notifications in commit order: after this one, none of the runs above is on its way.
-      await notify(services.agents.deploymentId);
-      await expect.poll(() => Math.min(...readCalls()), { timeout: 10_000 }).toBeGreaterThan(0);
-      for (const spy of wakeSpies) spy.mockClear();
-      for (let round = 0; round < 5; round++) await notify(first.services.agents.deploymentId);
-      await notify(services.agents.deploymentId);
-      await expect.poll(readCalls, { timeout: 10_000 }).toEqual([1, 1, 1]);
-    } finally {
+    onTestFinished(() => {
       for (const spy of wakeSpies) spy.mockRestore();
-    }
+    });
+    // Postgres delivers notifications in commit order: after this one, none of the runs above is on its way.
+    await notify(services.agents.deploymentId);
+    await expect.poll(() => Math.min(...readCalls()), { timeout: 10_000 }).toBeGreaterThan(0);
+    for (const spy of wakeSpies) spy.mockClear();
+    for (let round = 0; round < 5; round++) await notify(first.services.agents.deploymentId);
+    await notify(services.agents.deploymentId);
+    await expect.poll(readCalls, { timeout: 10_000 }).toEqual([1, 1, 1]);
   });
 
   it('have separate threads and streams under the same ids', async () => {

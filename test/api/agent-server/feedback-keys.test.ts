@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { FastifyInstance } from 'fastify';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { feedbackLinkHours } from '../../../api/command-line/agent-work.ts';
 import { operations } from '../../../api/main/operations.ts';
 import { buildServer } from '../../../api/server/build-server.ts';
@@ -214,17 +214,16 @@ describe('a link', () => {
 it('rejects feedback keys if the address of the main API is not configured, and names the setting', async () => {
   const { agents } = agent.services;
   Object.assign(agents, { acceptsFeedbackKeys: false });
-  try {
-    const answer = await agent.ask('POST', '/runs', { assistant_id: 'echo', feedback_keys: ['a'] });
-    expect([answer.status, await answer.text()]).toEqual([422, expect.stringContaining('RUNLAKE_PUBLIC_URL')]);
-    for (const feedback_keys of [[''], ['x'.repeat(181)], 'a', Array.from({ length: 101 }, (_, i) => `k${i}`)]) {
-      expect((await agent.ask('POST', '/runs', { assistant_id: 'echo', feedback_keys })).status).toBe(422);
-    }
-    expect((await agent.ask('POST', '/runs', { assistant_id: 'echo', feedback_keys: [] })).status).toBe(200);
-    const cron = { assistant_id: 'echo', schedule: '* * * * *', feedback_keys: ['a'] };
-    const refused = await agent.ask('POST', '/runs/crons', cron);
-    expect([refused.status, await refused.text()]).toEqual([422, expect.stringContaining('RUNLAKE_PUBLIC_URL')]);
-  } finally {
+  onTestFinished(() => {
     Object.assign(agents, { acceptsFeedbackKeys: true });
+  });
+  const answer = await agent.ask('POST', '/runs', { assistant_id: 'echo', feedback_keys: ['a'] });
+  expect([answer.status, await answer.text()]).toEqual([422, expect.stringContaining('RUNLAKE_PUBLIC_URL')]);
+  for (const feedback_keys of [[''], ['x'.repeat(181)], 'a', Array.from({ length: 101 }, (_, i) => `k${i}`)]) {
+    expect((await agent.ask('POST', '/runs', { assistant_id: 'echo', feedback_keys })).status).toBe(422);
   }
+  expect((await agent.ask('POST', '/runs', { assistant_id: 'echo', feedback_keys: [] })).status).toBe(200);
+  const cron = { assistant_id: 'echo', schedule: '* * * * *', feedback_keys: ['a'] };
+  const refused = await agent.ask('POST', '/runs/crons', cron);
+  expect([refused.status, await refused.text()]).toEqual([422, expect.stringContaining('RUNLAKE_PUBLIC_URL')]);
 });

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { get, type IncomingMessage, request } from 'node:http';
 import { dirname } from 'node:path';
 import { text } from 'node:stream/consumers';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { createRouteMatcher, listRoutes } from '../../../pipelines/agents/app/app-route.ts';
 import { openHttpApp } from '../../../pipelines/agents/app/http-app.ts';
 import { parseReference } from '../../../pipelines/agents/graphs/graphs-file.ts';
@@ -239,20 +239,17 @@ describe('a file whose app', () => {
 
   it('is not a Hono app gets requests that the server has no route for', async () => {
     const app = await open('./app.ts:bare');
-    try {
-      expect(app.names('GET', '/info')).toBe(false);
-      const { signal } = new AbortController();
-      const { status, body } = await app.send({
-        method: 'GET',
-        target: '/x?y',
-        headers: ['host', 'a'],
-        body: null,
-        signal,
-      });
-      expect([status, await text(body)]).toEqual([203, 'bare /x']);
-    } finally {
-      await app.close();
-    }
+    onTestFinished(() => app.close());
+    expect(app.names('GET', '/info')).toBe(false);
+    const { signal } = new AbortController();
+    const { status, body } = await app.send({
+      method: 'GET',
+      target: '/x?y',
+      headers: ['host', 'a'],
+      body: null,
+      signal,
+    });
+    expect([status, await text(body)]).toEqual([203, 'bare /x']);
   });
 });
 

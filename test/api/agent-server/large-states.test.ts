@@ -1,4 +1,4 @@
-import { beforeAll, expect, it, vi } from 'vitest';
+import { beforeAll, expect, it, onTestFinished, vi } from 'vitest';
 import { forSuite } from '../../for-suite.ts';
 import { startAgentServer } from './start-agent-server.ts';
 
@@ -28,14 +28,11 @@ it.each<[string, string, object | undefined]>([
   ['POST', '/runs', body],
 ])('%s %s reads no state: %j', async (method, path, body) => {
   const query = vi.spyOn(server.services.agents.database, 'query');
-  try {
-    const answer = await server.ask(method, `/threads/${threadId}${path}`, body);
-    expect(answer.status).toBeLessThan(500);
-    await answer.text();
-    const rows = (await Promise.all(query.mock.results.map(({ value }) => value))).flat();
-    expect(rows.filter((row) => 'thread_id' in row).length).toBeGreaterThan(0);
-    expect(rows.filter((row) => 'values' in row || 'interrupts' in row)).toEqual([]);
-  } finally {
-    query.mockRestore();
-  }
+  onTestFinished(() => query.mockRestore());
+  const answer = await server.ask(method, `/threads/${threadId}${path}`, body);
+  expect(answer.status).toBeLessThan(500);
+  await answer.text();
+  const rows = (await Promise.all(query.mock.results.map(({ value }) => value))).flat();
+  expect(rows.filter((row) => 'thread_id' in row).length).toBeGreaterThan(0);
+  expect(rows.filter((row) => 'values' in row || 'interrupts' in row)).toEqual([]);
 });

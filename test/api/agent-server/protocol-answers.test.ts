@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { expect, it, vi } from 'vitest';
+import { expect, it, onTestFinished, vi } from 'vitest';
 import { forSuite } from '../../for-suite.ts';
 import { deferred } from '../../infra/deferred.ts';
 import { startAgentServer } from './start-agent-server.ts';
@@ -23,20 +23,19 @@ it('uses a run as the reply to an interrupt if the interrupted run ends between 
     }
     return rows as never;
   });
-  try {
-    const thread = agents.client.threads.stream(randomUUID(), { assistantId: 'ask' });
-    const asking = await thread.subscribe({ channels: ['input'] });
-    await thread.run.start({ input: { question: 'Sure?' } });
-    for await (const { method } of asking) if (method === 'input.requested') break;
-    await thread.run.start({ input: 'yes' });
-    querySpy.mockRestore();
-    await expect
-      .poll(async () => (await agents.client.threads.get(thread.threadId)).values, { timeout: 10_000 })
-      .toMatchObject({ result: 'answered: yes' });
-    await thread.close();
-  } finally {
+  onTestFinished(() => {
     wasRead.resolve();
     hasEnded.resolve();
     querySpy.mockRestore();
-  }
+  });
+  const thread = agents.client.threads.stream(randomUUID(), { assistantId: 'ask' });
+  const asking = await thread.subscribe({ channels: ['input'] });
+  await thread.run.start({ input: { question: 'Sure?' } });
+  for await (const { method } of asking) if (method === 'input.requested') break;
+  await thread.run.start({ input: 'yes' });
+  querySpy.mockRestore();
+  await expect
+    .poll(async () => (await agents.client.threads.get(thread.threadId)).values, { timeout: 10_000 })
+    .toMatchObject({ result: 'answered: yes' });
+  await thread.close();
 });

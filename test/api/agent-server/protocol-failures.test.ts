@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { WebSocket } from 'undici';
-import { expect, it } from 'vitest';
+import { expect, it, onTestFinished } from 'vitest';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { forSuite } from '../../for-suite.ts';
 import { startAgentServer } from './start-agent-server.ts';
@@ -80,14 +80,13 @@ it('ends a stream that breaks off with an error', async () => {
     };
   };
   Object.assign(services, { hub: { ...hub, readThread: broken } });
-  try {
-    const threadId = randomUUID();
-    const streamed = await agents.ask('POST', `/threads/${threadId}/stream/events`, { channels: ['values'] });
-    const text = (await streamed.text()).split('\n').filter((line) => /^(?:event|data):/.test(line));
-    expect(text[0]).toBe('event: error');
-    expect(JSON.parse(text[1]?.slice('data: '.length) ?? '')).toEqual(expected);
-    expect(await collectSocketEvents(threadId)).toEqual({ code: 1011, seen: [expected] });
-  } finally {
+  onTestFinished(() => {
     Object.assign(services, { hub });
-  }
+  });
+  const threadId = randomUUID();
+  const streamed = await agents.ask('POST', `/threads/${threadId}/stream/events`, { channels: ['values'] });
+  const text = (await streamed.text()).split('\n').filter((line) => /^(?:event|data):/.test(line));
+  expect(text[0]).toBe('event: error');
+  expect(JSON.parse(text[1]?.slice('data: '.length) ?? '')).toEqual(expected);
+  expect(await collectSocketEvents(threadId)).toEqual({ code: 1011, seen: [expected] });
 });

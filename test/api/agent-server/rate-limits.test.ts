@@ -1,5 +1,5 @@
 import { type MessageEvent, WebSocket } from 'undici';
-import { expect, it } from 'vitest';
+import { expect, it, onTestFinished } from 'vitest';
 import { forSuite } from '../../for-suite.ts';
 import { startAgentServer } from './start-agent-server.ts';
 
@@ -48,13 +48,10 @@ it('counts requests to routes of the custom app that require authentication', as
     shareStoresWith: agents,
     config: { rateLimitPerKey: 3 },
   });
-  try {
-    const headers = { authorization: 'Bearer secret-anna' };
-    const answers = await Promise.all(Array.from({ length: 20 }, () => fetch(`${guarded.url}/whoami`, { headers })));
-    const refused = answers.filter(({ status }) => status === 429);
-    expect([answers.some(({ ok }) => ok), refused.length > 0]).toEqual([true, true]);
-    expect(Number(refused[0]?.headers.get('retry-after'))).toBeGreaterThan(0);
-  } finally {
-    await guarded.close();
-  }
+  onTestFinished(() => guarded.close());
+  const headers = { authorization: 'Bearer secret-anna' };
+  const answers = await Promise.all(Array.from({ length: 20 }, () => fetch(`${guarded.url}/whoami`, { headers })));
+  const refused = answers.filter(({ status }) => status === 429);
+  expect([answers.some(({ ok }) => ok), refused.length > 0]).toEqual([true, true]);
+  expect(Number(refused[0]?.headers.get('retry-after'))).toBeGreaterThan(0);
 });

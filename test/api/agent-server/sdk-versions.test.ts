@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Client } from '@langchain/langgraph-sdk';
 import type { StreamController } from '@langchain/langgraph-sdk/stream';
-import { beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { forSuite } from '../../for-suite.ts';
 import { isFullExtent } from '../../house/extent.ts';
 import { openTcpProxy } from '../../infra/tcp-proxy.ts';
@@ -125,18 +125,15 @@ describe.each(isFullExtent ? known : known.filter(([version]) => !['1.13', '1.14
     it('resumes a stream by itself when the connection breaks', async () => {
       const { hostname, port } = new URL(server.url);
       const proxy = await openTcpProxy(hostname, Number(port));
-      try {
-        const proxiedClient = clientOf(`http://127.0.0.1:${proxy.port}`);
-        const made = { input: { n: 100, pauseMs: 10 }, streamMode: 'custom' as const, streamResumable: true };
-        const parts: Part[] = [];
-        for await (const part of proxiedClient.runs.stream(await newThread(), 'burst', made)) {
-          parts.push(part as Part);
-          if (parts.length === 20) proxy.breakAll();
-        }
-        expect(numbers(parts)).toEqual(listNumbers(100));
-      } finally {
-        await proxy.close();
+      onTestFinished(() => proxy.close());
+      const proxiedClient = clientOf(`http://127.0.0.1:${proxy.port}`);
+      const made = { input: { n: 100, pauseMs: 10 }, streamMode: 'custom' as const, streamResumable: true };
+      const parts: Part[] = [];
+      for await (const part of proxiedClient.runs.stream(await newThread(), 'burst', made)) {
+        parts.push(part as Part);
+        if (parts.length === 20) proxy.breakAll();
       }
+      expect(numbers(parts)).toEqual(listNumbers(100));
     });
 
     it('interrupts and resumes with the reply; state and history show it', async () => {

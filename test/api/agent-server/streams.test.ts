@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from '@langchain/langgraph-sdk';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { openTcpProxy } from '../../infra/tcp-proxy.ts';
 import { shareDeployedAgents } from './start-agents-as-deployed.ts';
 import { all, listNumbers, numbers, type Part } from './stream-parts.ts';
@@ -196,25 +196,22 @@ describe('a resumable stream', () => {
   it('is resumed by the client when the connection breaks, with each event once', async () => {
     const { hostname, port } = new URL(server.url);
     const proxy = await openTcpProxy(hostname, Number(port));
-    try {
-      const apiUrl = `http://127.0.0.1:${proxy.port}`;
-      const through = new Client({ apiUrl, apiKey: server.owner.adminKey, callerOptions: { maxRetries: 0 } });
-      const threadId = await newThread();
-      const parts: Part[] = [];
-      let breaks = 0;
-      for await (const part of through.runs.stream(threadId, 'burst', { ...burst(150, 10), streamResumable: true })) {
-        parts.push(part as Part);
-        if (parts.length === 20) {
-          breaks += 1;
-          proxy.breakAll();
-        }
+    onTestFinished(() => proxy.close());
+    const apiUrl = `http://127.0.0.1:${proxy.port}`;
+    const through = new Client({ apiUrl, apiKey: server.owner.adminKey, callerOptions: { maxRetries: 0 } });
+    const threadId = await newThread();
+    const parts: Part[] = [];
+    let breaks = 0;
+    for await (const part of through.runs.stream(threadId, 'burst', { ...burst(150, 10), streamResumable: true })) {
+      parts.push(part as Part);
+      if (parts.length === 20) {
+        breaks += 1;
+        proxy.breakAll();
       }
-      expect(breaks).toBe(1);
-      expect(proxy.connections()).toBeGreaterThan(1);
-      expect(numbers(parts)).toEqual(listNumbers(150));
-    } finally {
-      await proxy.close();
     }
+    expect(breaks).toBe(1);
+    expect(proxy.connections()).toBeGreaterThan(1);
+    expect(numbers(parts)).toEqual(listNumbers(150));
   });
 
   it('ends with an error if the log did not accept all events, and the run keeps its status', async () => {

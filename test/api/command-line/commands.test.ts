@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { existsSync, writeFileSync } from 'node:fs';
 import { createServer, type Socket } from 'node:net';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { builtCommand, builtProgram } from '../../built-program.ts';
 import { folderForSuite, folderForTest } from '../../folders.ts';
 import { deferred } from '../../infra/deferred.ts';
@@ -101,18 +101,17 @@ describe('a start with a Redis that does not respond', () => {
     };
     const child = spawn(process.execPath, [builtProgram, 'all'], { env, stdio: 'ignore' });
     const exited = once(child, 'exit');
-    try {
-      await Promise.race([asked, exited]);
-      const signalledMs = performance.now();
-      child.kill('SIGINT');
-      expect(await exited).toEqual([130, null]);
-      expect(performance.now() - signalledMs).toBeLessThan(8_000);
-      expect(existsSync(join(dataDir, 'postgres', 'postmaster.pid'))).toBe(false);
-    } finally {
+    onTestFinished(() => {
       child.kill('SIGKILL');
       for (const socket of sockets) socket.destroy();
       silent.close();
-    }
+    });
+    await Promise.race([asked, exited]);
+    const signalledMs = performance.now();
+    child.kill('SIGINT');
+    expect(await exited).toEqual([130, null]);
+    expect(performance.now() - signalledMs).toBeLessThan(8_000);
+    expect(existsSync(join(dataDir, 'postgres', 'postmaster.pid'))).toBe(false);
   });
 });
 

@@ -1,7 +1,7 @@
 /** Checks that `explainPart` names the first misconfiguration of each server, against real servers. */
 import { randomBytes } from 'node:crypto';
 import { Kafka, logLevel } from 'kafkajs';
-import { afterAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { createServerChecks } from '../../../api/command-line/doctor-checks.ts';
 import { explainPart, type ServerName } from '../../../api/command-line/explain-part.ts';
 import { openStores } from '../../../api/command-line/open-stores.ts';
@@ -118,13 +118,12 @@ describe('Postgres', () => {
     const name = `poor_${randomBytes(4).toString('hex')}`;
     await stores.database.execute(`CREATE ROLE ${name} LOGIN PASSWORD 'poor'`);
     const databaseUrl = await changeAddress(stores.databaseUrl, user(name, 'poor'));
-    try {
-      expect(await ask('Postgres', { databaseUrl })).toMatch(
-        /lacks the privilege CREATE on .* → Run as its owner: GRANT CREATE/,
-      );
-    } finally {
+    onTestFinished(async () => {
       await stores.database.execute(`DROP ROLE ${name}`);
-    }
+    });
+    expect(await ask('Postgres', { databaseUrl })).toMatch(
+      /lacks the privilege CREATE on .* → Run as its owner: GRANT CREATE/,
+    );
   });
 });
 
@@ -216,15 +215,14 @@ describe.runIf(kafka)('Kafka', () => {
     const topic = `${kafkaTopicPrefix}run-events`;
     const configEntries = [{ name: 'max.message.bytes', value: '1000' }];
     await admin.createTopics({ topics: [{ topic, configEntries }], waitForLeaders: true });
-    try {
-      const reported = await ask('Kafka', { kafkaBrokers, kafkaTopicPrefix });
-      expect(reported).toMatch(
-        /topic \S+run-events cannot be used: its max\.message\.bytes is 1000.*RUNLAKE_MAX_RUN_BYTES/,
-      );
-    } finally {
+    onTestFinished(async () => {
       await admin.deleteTopics({ topics: [topic] });
       await admin.disconnect();
-    }
+    });
+    const reported = await ask('Kafka', { kafkaBrokers, kafkaTopicPrefix });
+    expect(reported).toMatch(
+      /topic \S+run-events cannot be used: its max\.message\.bytes is 1000.*RUNLAKE_MAX_RUN_BYTES/,
+    );
   });
 });
 

@@ -219,24 +219,21 @@ test.runIf(isLinuxRoot('a user who cannot read the data folder'))(
 
 test.runIf(isLinuxRoot('a full disk'))('reports a full disk', async () => {
   const disk = mountDisk(400);
+  onTestFinished(() => disk.remove());
+  const runlake = await startRunlake({ dataDir: join(disk.folder, 'data') });
   try {
-    const runlake = await startRunlake({ dataDir: join(disk.folder, 'data') });
-    try {
-      const { dataDir } = runlake;
-      expect((await doctor(dataDir)).text).toMatch(/ok {5}ClickHouse: .*, \d+ % of its disk free\n/);
-      disk.fill();
-      expect((await doctor(dataDir)).text).toMatch(
-        /error {2}ClickHouse: The disk of ClickHouse is full: 0\.\d % is free/,
-      );
-      await runlake.kill();
-      expect((await doctor(dataDir)).text).toMatch(
-        /error {2}Data folder: The disk of the data folder is full: 0\.\d % is free/,
-      );
-    } finally {
-      await runlake.remove();
-    }
+    const { dataDir } = runlake;
+    expect((await doctor(dataDir)).text).toMatch(/ok {5}ClickHouse: .*, \d+ % of its disk free\n/);
+    disk.fill();
+    expect((await doctor(dataDir)).text).toMatch(
+      /error {2}ClickHouse: The disk of ClickHouse is full: 0\.\d % is free/,
+    );
+    await runlake.kill();
+    expect((await doctor(dataDir)).text).toMatch(
+      /error {2}Data folder: The disk of the data folder is full: 0\.\d % is free/,
+    );
   } finally {
-    disk.remove();
+    await runlake.remove();
   }
 });
 

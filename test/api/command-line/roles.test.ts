@@ -3,7 +3,7 @@ import { randomBytes, randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { type IncomingMessage, request } from 'node:http';
 import { Kafka, logLevel } from 'kafkajs';
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { openInProcessLog } from '../../../infra/event-log/in-process/in-process-log.ts';
 import { runEvents, topics } from '../../../schemas/topics.ts';
 import { allocateKafkaTopics } from '../../engines/own-servers.ts';
@@ -280,25 +280,20 @@ describe.runIf(kafkaPart && registryPart)('roles in separate processes', () => {
         maxPendingBytes: 2 ** 20,
         logger,
       });
-    try {
-      const former = await open();
-      await former.publish(runEvents, [toLogMessage(runEvent())]);
-      await former.close();
-      const { clickhouseUrl, databaseUrl } = own;
-      const onKafka = { ...environment, RUNLAKE_CLICKHOUSE_URL: clickhouseUrl, RUNLAKE_DATABASE_URL: databaseUrl };
-      const refused = await runCommand(['ingest'], { ...onKafka, RUNLAKE_METRICS_PORT: '0' });
-      expect(refused.text).toMatch(
-        /events .* not stored yet\.\nStart `runlake all` once without RUNLAKE_KAFKA_BROKERS/,
-      );
-      expect(refused.code).toBe(1);
-      const next = await open();
-      const limits = { rows: 10, bytes: 10_000 };
-      await next.subscribe({ topic: runEvents, group: 'test', limits, handle: async () => {} });
-      await next.close();
-      await start('ingest', onKafka);
-    } finally {
-      await own.close();
-    }
+    onTestFinished(() => own.close());
+    const former = await open();
+    await former.publish(runEvents, [toLogMessage(runEvent())]);
+    await former.close();
+    const { clickhouseUrl, databaseUrl } = own;
+    const onKafka = { ...environment, RUNLAKE_CLICKHOUSE_URL: clickhouseUrl, RUNLAKE_DATABASE_URL: databaseUrl };
+    const refused = await runCommand(['ingest'], { ...onKafka, RUNLAKE_METRICS_PORT: '0' });
+    expect(refused.text).toMatch(/events .* not stored yet\.\nStart `runlake all` once without RUNLAKE_KAFKA_BROKERS/);
+    expect(refused.code).toBe(1);
+    const next = await open();
+    const limits = { rows: 10, bytes: 10_000 };
+    await next.subscribe({ topic: runEvents, group: 'test', limits, handle: async () => {} });
+    await next.close();
+    await start('ingest', onKafka);
   });
 });
 

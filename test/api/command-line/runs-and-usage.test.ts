@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { createServer } from 'node:http';
 import { createServer as createTcpServer } from 'node:net';
-import { beforeAll, expect, it } from 'vitest';
+import { beforeAll, expect, it, onTestFinished } from 'vitest';
 import { askRunlake } from '../../ask-runlake.ts';
 import { builtProgram } from '../../built-program.ts';
 import { forSuite } from '../../for-suite.ts';
@@ -189,15 +189,14 @@ it('prints the usage of more workspaces than a request may name', async () => {
     response.writeHead(ids.length > 200 ? 422 : 200, { 'content-type': 'application/json' }).end(JSON.stringify(body));
   });
   const LANGSMITH_ENDPOINT = `http://127.0.0.1:${await listenOnLoopback(server)}`;
-  try {
-    const { text } = await runCommand(['usage', '--group-by', 'user', '--json'], {
-      ...environment,
-      LANGSMITH_ENDPOINT,
-    });
-    expect(parseLines(text)).toMatchObject([{ dimensions: { user_email: 'a@b.c' }, traces: 201 }]);
-  } finally {
+  onTestFinished(() => {
     server.close();
-  }
+  });
+  const { text } = await runCommand(['usage', '--group-by', 'user', '--json'], {
+    ...environment,
+    LANGSMITH_ENDPOINT,
+  });
+  expect(parseLines(text)).toMatchObject([{ dimensions: { user_email: 'a@b.c' }, traces: 201 }]);
 });
 
 it('prints the audit log', async () => {

@@ -5,7 +5,7 @@
 import { randomUUID } from 'node:crypto';
 import type { AddressInfo } from 'node:net';
 import type { FastifyInstance } from 'fastify';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { createDeploymentProxy } from '../../../api/control-plane/proxy.ts';
 import { operations } from '../../../api/main/operations.ts';
 import { buildServer } from '../../../api/server/build-server.ts';
@@ -175,14 +175,11 @@ describe('a session', () => {
 
   it('has no access to images, which could not verify a ticket', async () => {
     const docker = await startMain('docker');
-    try {
-      const origin = addressOf(docker);
-      await send(`${origin}/deployments/captured/threads`, await signIn(first.owner.workspaceKeys[0], origin));
-      for (const name of [ticketHeader, 'cookie', 'x-csrf-token'])
-        expect(captured.requests.at(-1)?.headers).not.toHaveProperty(name);
-    } finally {
-      await docker.close();
-    }
+    onTestFinished(() => docker.close());
+    const origin = addressOf(docker);
+    await send(`${origin}/deployments/captured/threads`, await signIn(first.owner.workspaceKeys[0], origin));
+    for (const name of [ticketHeader, 'cookie', 'x-csrf-token'])
+      expect(captured.requests.at(-1)?.headers).not.toHaveProperty(name);
   });
 });
 

@@ -1,4 +1,4 @@
-import { afterEach, expect, test } from 'vitest';
+import { afterEach, expect, onTestFinished, test } from 'vitest';
 import { openRateLimiter } from '../../../infra/rate-limit/rate-limiter.ts';
 import { stackPart } from '../../engines/stack.ts';
 import { logger } from '../../silent-logger.ts';
@@ -47,16 +47,15 @@ test.for(['Postgres', 'Redis'] as const)('shares counts between processes in %s'
   api = await startApi();
   const caller = { keyId: crypto.randomUUID(), organizationId: crypto.randomUUID() };
   const processes = [1, 2].map(() => openRateLimiter({ database: api.database, redisUrl, perKey: 20, logger }));
-  try {
-    // Redis rejects commands before it is connected; each process counts locally until then.
-    const results = async () => {
-      const all = processes.flatMap((one) => Array.from({ length: 20 }, () => one?.take(caller)));
-      return (await Promise.allSettled(all)).filter(({ status }) => status === 'rejected').length;
-    };
-    await expect.poll(results, { timeout: 20_000, interval: 1_100 }).toBeGreaterThanOrEqual(10);
-  } finally {
+  onTestFinished(async () => {
     for (const one of processes) await one?.close();
-  }
+  });
+  // Redis rejects commands before it is connected; each process counts locally until then.
+  const results = async () => {
+    const all = processes.flatMap((one) => Array.from({ length: 20 }, () => one?.take(caller)));
+    return (await Promise.allSettled(all)).filter(({ status }) => status === 'rejected').length;
+  };
+  await expect.poll(results, { timeout: 20_000, interval: 1_100 }).toBeGreaterThanOrEqual(10);
 });
 
 test('refuses a client beyond its limit without asking the shared store each time', async () => {

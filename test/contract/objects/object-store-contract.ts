@@ -2,7 +2,7 @@ import { createHash, randomBytes, randomUUID } from 'node:crypto';
 import { mkdtempSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { ObjectStore } from '../../../infra/objects/object-store.ts';
 
@@ -205,18 +205,15 @@ export function objectStoreContract(name: string, openStores: () => Promise<Stor
     ])('accepts any prefix: %s', async (part) => {
       const unusual = `${prefix}/${part}`;
       const other = stores.open(`/${unusual}/`);
-      try {
-        const key = 'export_id=1/runs/year=2026/month=01/day=02/part 0=ü.parquet';
-        const body = randomBytes(17 * MIB);
-        expect((await other.upload(key, file(body))).bytes).toBe(body.length);
-        await other.put(`${key}.json`, Buffer.from('{}'));
-        expect(sha256(await other.get(key, { maxBytes: 64 * MIB }))).toBe(sha256(body));
-        // The same object under another prefix.
-        expect((await store.get(`${part}/${key}.json`, { maxBytes: 9 })).toString()).toBe('{}');
-        expect(other.resolvePath(key).endsWith(`${unusual}/${key}`)).toBe(true);
-      } finally {
-        await other.close();
-      }
+      onTestFinished(() => other.close());
+      const key = 'export_id=1/runs/year=2026/month=01/day=02/part 0=ü.parquet';
+      const body = randomBytes(17 * MIB);
+      expect((await other.upload(key, file(body))).bytes).toBe(body.length);
+      await other.put(`${key}.json`, Buffer.from('{}'));
+      expect(sha256(await other.get(key, { maxBytes: 64 * MIB }))).toBe(sha256(body));
+      // The same object under another prefix.
+      expect((await store.get(`${part}/${key}.json`, { maxBytes: 9 })).toString()).toBe('{}');
+      expect(other.resolvePath(key).endsWith(`${unusual}/${key}`)).toBe(true);
     });
 
     it('rejects calls in flight when it is closed', async () => {

@@ -1,5 +1,5 @@
 import { setMaxListeners } from 'node:events';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
 import { type ClickHouse, openClickHouse } from '../../../infra/clickhouse/client.ts';
 import { QuerySlots } from '../../../infra/clickhouse/query-slots.ts';
 import { runForTenant } from '../../../infra/fairness/tenant-context.ts';
@@ -49,17 +49,14 @@ function flood(organizationId: string, name: string, count: number): () => Promi
 
 it('an organisation whose queries fill all slots delays neither other organisations nor Runlake itself', async () => {
   const end = flood('flooding', 'flood-slots', 64);
-  try {
-    await until('the slots to be full', async () => (await running('flood-slots')).length === 4);
-    const sql = `SELECT Settings['priority'] AS priority FROM system.processes WHERE query_id = queryID()`;
-    const ask = () => clickhouse.query<{ priority: string }>({ name: 'quiet', sql });
-    // ClickHouse pauses the other organisation's queries for this query.
-    expect(await runForTenant({ organizationId: 'quiet' }, ask)).toEqual([{ priority: '1' }]);
-    expect((await running('flood-slots')).map(({ priority }) => priority)).toEqual(['2', '2', '2', '2']);
-    await clickhouse.ping();
-  } finally {
-    await end();
-  }
+  onTestFinished(() => end());
+  await until('the slots to be full', async () => (await running('flood-slots')).length === 4);
+  const sql = `SELECT Settings['priority'] AS priority FROM system.processes WHERE query_id = queryID()`;
+  const ask = () => clickhouse.query<{ priority: string }>({ name: 'quiet', sql });
+  // ClickHouse pauses the other organisation's queries for this query.
+  expect(await runForTenant({ organizationId: 'quiet' }, ask)).toEqual([{ priority: '1' }]);
+  expect((await running('flood-slots')).map(({ priority }) => priority)).toEqual(['2', '2', '2', '2']);
+  await clickhouse.ping();
 });
 
 it('the default number of slots follows the threads that ClickHouse assigns to a query', async () => {
@@ -75,26 +72,22 @@ it('the default number of slots follows the threads that ClickHouse assigns to a
   });
   const expected = Math.max(4, 2 * threads);
   const end = flood('flooding', 'default-slots', expected + 3);
-  try {
-    await until('the slots to be full', async () => (await running('default-slots')).length === expected);
-    // This query starts later, so the other queries have had time to start.
-    await clickhouse.ping();
-    expect(await running('default-slots')).toHaveLength(expected);
-  } finally {
+  onTestFinished(async () => {
     await end();
     await clickhouse.close();
     clickhouse = before;
-  }
+  });
+  await until('the slots to be full', async () => (await running('default-slots')).length === expected);
+  // This query starts later, so the other queries have had time to start.
+  await clickhouse.ping();
+  expect(await running('default-slots')).toHaveLength(expected);
 });
 
 it('queries of a single organisation have the same priority', async () => {
   const end = flood('alone', 'alone', 2);
-  try {
-    await until('two queries to run', async () => (await running('alone')).length === 2);
-    expect(await running('alone')).toEqual([{ priority: '2' }, { priority: '2' }]);
-  } finally {
-    await end();
-  }
+  onTestFinished(() => end());
+  await until('two queries to run', async () => (await running('alone')).length === 2);
+  expect(await running('alone')).toEqual([{ priority: '2' }, { priority: '2' }]);
 });
 
 it('an organisation that queries continuously loses its priority when its share is used up, and regains it later', async () => {

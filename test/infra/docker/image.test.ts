@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { cpSync, existsSync, mkdirSync, readdirSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { findFreePorts } from '../../../infra/embedded/free-port.ts';
 import { nodeProgram, releases } from '../../docs/node-releases.ts';
 import { allocateKafkaTopics } from '../../engines/own-servers.ts';
@@ -242,15 +242,14 @@ describe('the image, built step by step without Docker', () => {
         const stores = await freshStores();
         const servers = { kafkaBrokers: kafka?.brokers as string, schemaRegistryUrl: registry?.url as string };
         const own = allocateKafkaTopics({ clickhouseUrl: '', databaseUrl: '', ...servers }, `image-${randomUUID()}`);
-        try {
-          await serve(role, { ...buildAddressVariables(stores), ...own.environment });
-          // The data folder contains only embedded engines and files that are being uploaded to a bucket.
-          const data = join(folder, role);
-          expect(existsSync(data) ? readdirSync(data) : []).toEqual(role === 'exports' ? ['exports'] : []);
-        } finally {
+        onTestFinished(async () => {
           await own.clear();
           await stores.close();
-        }
+        });
+        await serve(role, { ...buildAddressVariables(stores), ...own.environment });
+        // The data folder contains only embedded engines and files that are being uploaded to a bucket.
+        const data = join(folder, role);
+        expect(existsSync(data) ? readdirSync(data) : []).toEqual(role === 'exports' ? ['exports'] : []);
       },
       180_000,
     );

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { existsSync, mkdirSync, mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import { createProcessFolder, isSameProcess, readProcessIdentity } from '../../../infra/embedded/process-identity.ts';
 
 it('the identity of a process is constant while it runs', () => {
@@ -24,12 +24,11 @@ it.each([0, -1, 1.5, Number.NaN, 4_000_000])('returns undefined for process id %
 it('a zombie process counts as dead', async () => {
   // The inner shell exits. Its parent becomes `sleep`, which never waits for its children.
   const shell = spawn('sh', ['-c', 'sh -c "exit 0" & echo $!; exec sleep 30'], { stdio: ['ignore', 'pipe', 'ignore'] });
-  try {
-    const [line] = await once(shell.stdout, 'data');
-    await expect.poll(() => readProcessIdentity(Number(String(line)))).toBeUndefined();
-  } finally {
+  onTestFinished(() => {
     shell.kill('SIGKILL');
-  }
+  });
+  const [line] = await once(shell.stdout, 'data');
+  await expect.poll(() => readProcessIdentity(Number(String(line)))).toBeUndefined();
 });
 
 describe('folders of processes', () => {

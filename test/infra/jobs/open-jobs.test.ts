@@ -4,7 +4,7 @@ import { createServer, type Socket } from 'node:net';
 import { fileURLToPath } from 'node:url';
 import { Queue } from 'bullmq';
 import { Redis } from 'ioredis';
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import type { Jobs } from '../../../infra/jobs/jobs.ts';
 import { openJobs } from '../../../infra/jobs/open-jobs.ts';
 import { childProcessOptions } from '../../engines/child-of-suite.ts';
@@ -236,13 +236,12 @@ describe('a Redis', () => {
     const sockets = new Set<Socket>();
     const silent = createServer((socket) => sockets.add(socket));
     const redisUrl = `redis://127.0.0.1:${await listenOnLoopback(silent)}`;
-    try {
-      const opening = openJobs({ databaseUrl: stores.databaseUrl, config: { redisUrl }, logger });
-      await expect(opening).rejects.toMatchObject({ code: 'JOBS_UNAVAILABLE' });
-    } finally {
+    onTestFinished(() => {
       for (const socket of sockets) socket.destroy();
       silent.close();
-    }
+    });
+    const opening = openJobs({ databaseUrl: stores.databaseUrl, config: { redisUrl }, logger });
+    await expect(opening).rejects.toMatchObject({ code: 'JOBS_UNAVAILABLE' });
   });
 });
 

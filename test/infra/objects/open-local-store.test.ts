@@ -1,6 +1,6 @@
 import { chmodSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import { openLocalStore } from '../../../infra/objects/open-local-store.ts';
 import { folderForTest } from '../../folders.ts';
 
@@ -88,13 +88,10 @@ describe('a local store', () => {
 
   it.runIf(process.getuid?.() !== 0)('reports that it has no write permission', async () => {
     chmodSync(join(root, 'team'), 0o500);
-    try {
-      await expect(openLocalStore({ root, prefix: 'team' }).put('a', body)).rejects.toMatchObject({
-        code: 'DESTINATION_ACCESS_DENIED',
-      });
-    } finally {
-      chmodSync(join(root, 'team'), 0o700);
-    }
+    onTestFinished(() => chmodSync(join(root, 'team'), 0o700));
+    await expect(openLocalStore({ root, prefix: 'team' }).put('a', body)).rejects.toMatchObject({
+      code: 'DESTINATION_ACCESS_DENIED',
+    });
   });
 
   it('removes files of an upload whose process was killed, by its recorded id', async () => {

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { emptyCheckpoint } from '@langchain/langgraph-checkpoint';
 import pg from 'pg';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { openLimitedAccount } from '../../../infra/postgres/limited-account.ts';
 import { openDatabase } from '../../../infra/postgres/pool.ts';
 import { LeasedSaver } from '../../../pipelines/agents/checkpoints/leased-saver.ts';
@@ -221,14 +221,13 @@ test('uses the normal address if no account can be created, and a configured add
   url.username = name;
   url.password = 'x';
   const database = openDatabase({ url: url.href, logger, timeoutMs: 10_000 });
-  try {
-    expect((await open({ database, databaseUrl: url.href })).url).toBe(url.href);
-    expect((await open({ configuredUrl: 'postgres://a@b/c' })).url).toBe('postgres://a@b/c');
-    expect(await accounts()).toEqual([]);
-  } finally {
+  onTestFinished(async () => {
     await database.close();
     await threads.database.execute(`DROP ROLE ${name}`);
-  }
+  });
+  expect((await open({ database, databaseUrl: url.href })).url).toBe(url.href);
+  expect((await open({ configuredUrl: 'postgres://a@b/c' })).url).toBe('postgres://a@b/c');
+  expect(await accounts()).toEqual([]);
 });
 
 test('a role with CREATEROLE that is not a superuser can create and drop an account', async () => {
@@ -244,13 +243,12 @@ test('a role with CREATEROLE that is not a superuser can create and drop an acco
   url.username = name;
   url.password = 'x';
   const database = openDatabase({ url: url.href, logger, timeoutMs: 10_000 });
-  try {
-    const account = await open({ database, databaseUrl: url.href });
-    expect(await accounts()).toHaveLength(1);
-    await account.close();
-    expect(await accounts()).toEqual([]);
-  } finally {
+  onTestFinished(async () => {
     await database.close();
     await threads.database.execute(`DROP OWNED BY ${name}; DROP ROLE ${name}`);
-  }
+  });
+  const account = await open({ database, databaseUrl: url.href });
+  expect(await accounts()).toHaveLength(1);
+  await account.close();
+  expect(await accounts()).toEqual([]);
 });

@@ -1,7 +1,7 @@
 import { copyFile, rm } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
-import { expect, it, vi } from 'vitest';
+import { expect, it, onTestFinished, vi } from 'vitest';
 import { listen } from '../../../infra/postgres/listen.ts';
 import { freshStores } from '../../engines/stores.ts';
 import { folderForTest } from '../../folders.ts';
@@ -69,17 +69,16 @@ it('keeps reconnecting while a file of its certificates is missing', async () =>
     connections += 1;
     socket.destroy();
   });
-  try {
-    const port = await listenOnLoopback(server);
-    const url = `postgres://nobody@127.0.0.1:${port}/none?sslmode=verify-ca&sslrootcert=${certificates}`;
-    const listener = await listen({ url, channels: ['one'], onNotice: () => undefined, logger });
-    await rm(certificates);
-    const before = connections;
-    await vi.waitFor(() => expect(connections).toBeGreaterThan(before + 1), { timeout: 10_000 });
-    await listener.close();
-  } finally {
+  onTestFinished(() => {
     server.close();
-  }
+  });
+  const port = await listenOnLoopback(server);
+  const url = `postgres://nobody@127.0.0.1:${port}/none?sslmode=verify-ca&sslrootcert=${certificates}`;
+  const listener = await listen({ url, channels: ['one'], onNotice: () => undefined, logger });
+  await rm(certificates);
+  const before = connections;
+  await vi.waitFor(() => expect(connections).toBeGreaterThan(before + 1), { timeout: 10_000 });
+  await listener.close();
 });
 
 it('starts while Postgres is unreachable, and can be closed while it reconnects', async () => {

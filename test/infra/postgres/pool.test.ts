@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { runForTenant } from '../../../infra/fairness/tenant-context.ts';
 import { getViolatedConstraint } from '../../../infra/postgres/database-error.ts';
 import { type Database, openDatabase } from '../../../infra/postgres/pool.ts';
@@ -219,14 +219,11 @@ describe('when Postgres ends connections', () => {
 
   it('replaces a connection to a server that accepts no writes, as an earlier primary after a failover', async () => {
     const pool = openDatabase({ url: stores.databaseUrl, logger, timeoutMs: 1_000, maxConnections: 1 });
-    try {
-      await pool.execute('SET default_transaction_read_only = on');
-      const insert = () => pool.execute('INSERT INTO things (id) VALUES (700)');
-      await expect(insert()).rejects.toMatchObject({ code: 'DATABASE_UNAVAILABLE' });
-      expect(await insert()).toBe(1);
-    } finally {
-      await pool.close();
-    }
+    onTestFinished(() => pool.close());
+    await pool.execute('SET default_transaction_read_only = on');
+    const insert = () => pool.execute('INSERT INTO things (id) VALUES (700)');
+    await expect(insert()).rejects.toMatchObject({ code: 'DATABASE_UNAVAILABLE' });
+    expect(await insert()).toBe(1);
   });
 
   it('a transaction between two statements fails and is rolled back, and the process continues', async () => {

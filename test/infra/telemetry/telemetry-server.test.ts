@@ -1,5 +1,5 @@
 import { createServer } from 'node:net';
-import { afterEach, expect, it } from 'vitest';
+import { afterEach, expect, it, onTestFinished } from 'vitest';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import {
   type HealthCheck,
@@ -67,15 +67,14 @@ it.each([
 it('reports a port that is in use, with its setting', async () => {
   const other = createServer();
   const port = await listenOnLoopback(other);
-  try {
-    await expect(
-      startTelemetryServer({ host: '127.0.0.1', port, healthChecks: () => [], logger }),
-    ).rejects.toMatchObject({
+  onTestFinished(() => {
+    other.close();
+  });
+  await expect(startTelemetryServer({ host: '127.0.0.1', port, healthChecks: () => [], logger })).rejects.toMatchObject(
+    {
       code: 'METRICS_PORT_UNUSABLE',
       message: expect.stringContaining('EADDRINUSE'),
       remedy: expect.stringContaining('RUNLAKE_METRICS_PORT'),
-    });
-  } finally {
-    other.close();
-  }
+    },
+  );
 });

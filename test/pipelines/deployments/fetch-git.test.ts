@@ -2,7 +2,7 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { join } from 'node:path';
-import { beforeAll, beforeEach, expect, it } from 'vitest';
+import { beforeAll, beforeEach, expect, it, onTestFinished } from 'vitest';
 import { buildGraphEnvironment } from '../../../infra/config/graph-environment.ts';
 import { fetchGit, type GitSource } from '../../../pipelines/deployments/build/fetch-git.ts';
 import { checkReference, checkRepositoryUrl } from '../../../pipelines/deployments/check-source.ts';
@@ -47,12 +47,11 @@ it('connects to the checked address, not to a proxy of the environment', async (
   const address = `http://127.0.0.1:${await listenOnLoopback(proxy)}`;
   const names = ['http_proxy', 'HTTP_PROXY', 'https_proxy', 'HTTPS_PROXY', 'all_proxy', 'ALL_PROXY'];
   const proxies = Object.fromEntries(names.map((name) => [name, address]));
-  try {
-    expect(await fetchSource({}, true, { ...buildGraphEnvironment(), ...proxies })).toBe(commits[1]);
-    expect(asked).toEqual([]);
-  } finally {
+  onTestFinished(() => {
     proxy.close();
-  }
+  });
+  expect(await fetchSource({}, true, { ...buildGraphEnvironment(), ...proxies })).toBe(commits[1]);
+  expect(asked).toEqual([]);
 });
 
 it('fetches the newest commit of a branch', async () => {

@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
 import { createSourceReceiver, type ReceivedSource } from '../../../pipelines/deployments/receive-source.ts';
 import { createSourceStore } from '../../../pipelines/deployments/source-store.ts';
 import { folderForSuite } from '../../folders.ts';
@@ -93,19 +93,17 @@ it.runIf(isLinuxRoot('a full disk'))(
   async () => {
     const disk = mountDisk(1);
     process.env.TMPDIR = disk.folder;
-    try {
-      const receiver = createSourceReceiver({ deploymentsMaxSourceBytes: 4 * mebibyte });
-      const receive = (bytes: number) =>
-        receiver.receive(of('a'), Readable.from([Buffer.alloc(bytes)]), async () => {});
-      const refused = { code: 'SOURCE_NOT_STORED', status: 503, class: 'transient' };
-      await expect(receive(2 * mebibyte)).rejects.toMatchObject(refused);
-      await receive(mebibyte / 2);
-      disk.fill();
-      await expect(receive(1)).rejects.toMatchObject(refused);
-    } finally {
+    onTestFinished(() => {
       process.env.TMPDIR = folder;
       disk.remove();
-    }
+    });
+    const receiver = createSourceReceiver({ deploymentsMaxSourceBytes: 4 * mebibyte });
+    const receive = (bytes: number) => receiver.receive(of('a'), Readable.from([Buffer.alloc(bytes)]), async () => {});
+    const refused = { code: 'SOURCE_NOT_STORED', status: 503, class: 'transient' };
+    await expect(receive(2 * mebibyte)).rejects.toMatchObject(refused);
+    await receive(mebibyte / 2);
+    disk.fill();
+    await expect(receive(1)).rejects.toMatchObject(refused);
   },
 );
 

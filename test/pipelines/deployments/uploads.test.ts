@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
-import { beforeAll, expect, it } from 'vitest';
+import { beforeAll, expect, it, onTestFinished } from 'vitest';
 import type { Config } from '../../../infra/config/settings.ts';
 import { createTokenSigner } from '../../../infra/signing/token-signer.ts';
 import { createSourceReceiver } from '../../../pipelines/deployments/receive-source.ts';
@@ -53,18 +53,15 @@ it('a link works once, and only while it is valid', async () => {
 
 it.runIf(isLinuxRoot('a full disk'))('a link works again after the store of sources was full', async () => {
   const disk = mountDisk(1);
-  try {
-    disk.fill();
-    const deps = depsOf();
-    const { token } = await createUpload(deps, under.workspaceId, deploymentId);
-    const send = (sourceStore: SourceStore) =>
-      receiveUpload({ ...deps, sourceStore }, token, Readable.from([Buffer.alloc(10)]));
-    const full = createSourceStore({ ...under.config, dataDir: disk.folder });
-    await expect(send(full)).rejects.toMatchObject({ code: 'SOURCE_NOT_STORED', status: 503 });
-    await send(deps.sourceStore);
-  } finally {
-    disk.remove();
-  }
+  onTestFinished(() => disk.remove());
+  disk.fill();
+  const deps = depsOf();
+  const { token } = await createUpload(deps, under.workspaceId, deploymentId);
+  const send = (sourceStore: SourceStore) =>
+    receiveUpload({ ...deps, sourceStore }, token, Readable.from([Buffer.alloc(10)]));
+  const full = createSourceStore({ ...under.config, dataDir: disk.folder });
+  await expect(send(full)).rejects.toMatchObject({ code: 'SOURCE_NOT_STORED', status: 503 });
+  await send(deps.sourceStore);
 });
 
 it('a link accepts one content if several are sent at a time', async () => {

@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { DeleteObjectCommand, PutObjectCommand } from '@aws-sdk/client-s3';
-import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { sweepExports } from '../../../pipelines/exports/scheduler.ts';
 import { forSuite } from '../../for-suite.ts';
@@ -119,26 +119,25 @@ describe.runIf(stack)('before the manifest is written', () => {
       truncateSync(file, Math.max(bytes, text.length));
       return file;
     };
-    try {
-      const key = `late/${randomBytes(6).toString('hex')}.parquet`;
-      const readStart = async (length: number) => (await other.get(key, { maxBytes: length })).toString();
-      // The test holds this request while another worker writes.
-      bucket.way.when(request, async () => {
-        bucket.way.clear();
-        await other.upload(key, path('of the one that came after it'), { confirmReplace: async () => undefined });
-      });
-      const confirmReplace = async () => {
-        throw runlakeError('EXPORT_ATTEMPT_OVER');
-      };
-      await expect(store.upload(key, path('of the stalled one'), { confirmReplace })).rejects.toMatchObject({
-        code: 'EXPORT_ATTEMPT_OVER',
-      });
-      expect(await readStart(29)).toBe('of the one that came after it');
-      await other.upload(key, path('again'), { confirmReplace: async () => undefined });
-      expect(await readStart(5)).toBe('again');
-    } finally {
+    onTestFinished(async () => {
       await store.close();
       await other.close();
-    }
+    });
+    const key = `late/${randomBytes(6).toString('hex')}.parquet`;
+    const readStart = async (length: number) => (await other.get(key, { maxBytes: length })).toString();
+    // The test holds this request while another worker writes.
+    bucket.way.when(request, async () => {
+      bucket.way.clear();
+      await other.upload(key, path('of the one that came after it'), { confirmReplace: async () => undefined });
+    });
+    const confirmReplace = async () => {
+      throw runlakeError('EXPORT_ATTEMPT_OVER');
+    };
+    await expect(store.upload(key, path('of the stalled one'), { confirmReplace })).rejects.toMatchObject({
+      code: 'EXPORT_ATTEMPT_OVER',
+    });
+    expect(await readStart(29)).toBe('of the one that came after it');
+    await other.upload(key, path('again'), { confirmReplace: async () => undefined });
+    expect(await readStart(5)).toBe('again');
   });
 });

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import type { DestinationConfig } from '../../../pipelines/exports/destinations/destination.ts';
 import { openDestination } from '../../../pipelines/exports/destinations/open-destination.ts';
 import { buildManifestKey, buildPartKey } from '../../../pipelines/exports/record.ts';
@@ -66,12 +66,9 @@ describe.each([
     expect(run.folder).toBe(`${bucket}${expectedPrefix}${of}/runs/year=2026/month=03/day=05`);
     expect(run.prefix).toBe(`${expectedPrefix}${of}`);
     const store = await openDestination(shop.destinations, { workspaceId: shop.workspaceId, destinationId });
-    try {
-      expect(store.resolvePath(buildPartKey(made, run, 7))).toBe(`${run.folder}/${run.id}-000007.parquet`);
-      expect(store.resolvePath(buildManifestKey(made))).toBe(`${bucket}${run.prefix}/_manifest.json`);
-    } finally {
-      await store.close();
-    }
+    onTestFinished(() => store.close());
+    expect(store.resolvePath(buildPartKey(made, run, 7))).toBe(`${run.folder}/${run.id}-000007.parquet`);
+    expect(store.resolvePath(buildManifestKey(made))).toBe(`${bucket}${run.prefix}/_manifest.json`);
   });
 });
 

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { readdir } from 'node:fs/promises';
-import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import type { ErrorCode } from '../../../infra/errors/catalogue.ts';
 import { exportErrors } from '../../../infra/errors/export-errors.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
@@ -183,27 +183,24 @@ describe('a failed attempt', () => {
 describe('an attempt that takes too long', () => {
   it('is aborted and retried, and fails the export when the retries are used up', async () => {
     const short = await openExportsUnderTest({ exportRunTimeoutMs: 100, exportRetries: 1, exportRetryDelayMs: 0 });
-    try {
-      await short.store(5, at);
-      const made = await short.create();
-      await short.start(made.id);
-      const [{ id: runId } = { id: '' }] = await short.runs(made.id);
-      const slow = short.worker({
-        openSource: (...scope) => ({
-          ...short.deps.openSource(...scope),
-          read: (_chunk, _folder, signal) => untilAborted(signal),
-        }),
-      });
-      await slow.attempt(runId);
-      expect((await short.runs(made.id))[0]).toMatchObject({ status: 'RUNNING', retryNumber: 1 });
-      await slow.attempt(runId);
-      const [run] = await short.runs(made.id);
-      expect(run).toMatchObject({ status: 'FAILED', retryNumber: 1 });
-      expect(run?.errors?.retry_1).toContain('RUNLAKE_EXPORT_RUN_TIMEOUT_MS');
-      expect((await short.read(made.id)).status).toBe('FAILED');
-    } finally {
-      await short.close();
-    }
+    onTestFinished(() => short.close());
+    await short.store(5, at);
+    const made = await short.create();
+    await short.start(made.id);
+    const [{ id: runId } = { id: '' }] = await short.runs(made.id);
+    const slow = short.worker({
+      openSource: (...scope) => ({
+        ...short.deps.openSource(...scope),
+        read: (_chunk, _folder, signal) => untilAborted(signal),
+      }),
+    });
+    await slow.attempt(runId);
+    expect((await short.runs(made.id))[0]).toMatchObject({ status: 'RUNNING', retryNumber: 1 });
+    await slow.attempt(runId);
+    const [run] = await short.runs(made.id);
+    expect(run).toMatchObject({ status: 'FAILED', retryNumber: 1 });
+    expect(run?.errors?.retry_1).toContain('RUNLAKE_EXPORT_RUN_TIMEOUT_MS');
+    expect((await short.read(made.id)).status).toBe('FAILED');
   });
 });
 
@@ -244,26 +241,23 @@ describe('a worker detects within two seconds', () => {
 
   it('that its project was deleted, which fails the export', async () => {
     const own = await openExportsUnderTest();
-    try {
-      await own.store(5, at);
-      const made = await own.create();
-      await own.start(made.id);
-      const [{ id: runId } = { id: '' }] = await own.runs(made.id);
-      const { promise: there, resolve: reached } = deferred();
-      const worker = own.worker({
-        openSource: (...scope) => ({
-          ...own.deps.openSource(...scope),
-          read: async (_chunk, _folder, signal) => stuck(reached)(signal),
-        }),
-      });
-      const working = worker.attempt(runId);
-      await there;
-      await own.database.execute('UPDATE projects SET deleted_at = now() WHERE id = $1', [own.projectId]);
-      await working;
-      expect(await own.read(made.id)).toMatchObject({ status: 'FAILED', rowsWritten: 0 });
-    } finally {
-      await own.close();
-    }
+    onTestFinished(() => own.close());
+    await own.store(5, at);
+    const made = await own.create();
+    await own.start(made.id);
+    const [{ id: runId } = { id: '' }] = await own.runs(made.id);
+    const { promise: there, resolve: reached } = deferred();
+    const worker = own.worker({
+      openSource: (...scope) => ({
+        ...own.deps.openSource(...scope),
+        read: async (_chunk, _folder, signal) => stuck(reached)(signal),
+      }),
+    });
+    const working = worker.attempt(runId);
+    await there;
+    await own.database.execute('UPDATE projects SET deleted_at = now() WHERE id = $1', [own.projectId]);
+    await working;
+    expect(await own.read(made.id)).toMatchObject({ status: 'FAILED', rowsWritten: 0 });
   });
 });
 
@@ -297,76 +291,70 @@ describe('a process that stops', () => {
 describe('a lease', () => {
   it('is renewed while a worker lives, also if the worker writes nothing for longer than the lease', async () => {
     const short = await openExportsUnderTest({ exportLeaseMs: 3_000 });
-    try {
-      await short.store(5, at);
-      const made = await short.create();
-      await short.start(made.id);
-      const [{ id: runId } = { id: '' }] = await short.runs(made.id);
-      const { promise: held, resolve: resume } = deferred();
-      const worker = short.worker({
-        openSource: (...scope) => {
-          const source = short.deps.openSource(...scope);
-          return { ...source, read: async (...args) => held.then(() => source.read(...args)) };
-        },
-      });
-      const working = worker.attempt(runId);
-      const readLease = async () => {
-        const [row] = await short.database.query<{ lease: string; fence: number }>(
-          'SELECT lease_until AS lease, fence FROM bulk_export_runs WHERE id = $1',
-          [runId],
-        );
-        return row;
-      };
-      await until('the run to be claimed', async () => (await readLease())?.fence === 1);
-      const first = await readLease();
-      await until('the lease to be renewed twice', async () => {
-        const now = await readLease();
-        return Date.parse(now?.lease ?? '') - Date.parse(first?.lease ?? '') > 3_000;
-      });
-      await short.worker().attempt(runId);
-      resume();
-      await working;
-      expect((await short.runs(made.id))[0]).toMatchObject({ status: 'COMPLETED', fence: 1 });
-    } finally {
-      await short.close();
-    }
+    onTestFinished(() => short.close());
+    await short.store(5, at);
+    const made = await short.create();
+    await short.start(made.id);
+    const [{ id: runId } = { id: '' }] = await short.runs(made.id);
+    const { promise: held, resolve: resume } = deferred();
+    const worker = short.worker({
+      openSource: (...scope) => {
+        const source = short.deps.openSource(...scope);
+        return { ...source, read: async (...args) => held.then(() => source.read(...args)) };
+      },
+    });
+    const working = worker.attempt(runId);
+    const readLease = async () => {
+      const [row] = await short.database.query<{ lease: string; fence: number }>(
+        'SELECT lease_until AS lease, fence FROM bulk_export_runs WHERE id = $1',
+        [runId],
+      );
+      return row;
+    };
+    await until('the run to be claimed', async () => (await readLease())?.fence === 1);
+    const first = await readLease();
+    await until('the lease to be renewed twice', async () => {
+      const now = await readLease();
+      return Date.parse(now?.lease ?? '') - Date.parse(first?.lease ?? '') > 3_000;
+    });
+    await short.worker().attempt(runId);
+    resume();
+    await working;
+    expect((await short.runs(made.id))[0]).toMatchObject({ status: 'COMPLETED', fence: 1 });
   });
 
   it('is refused for more runs of an export than may run at once', async () => {
     const narrow = await openExportsUnderTest({ exportRunsAtOnce: 2 });
-    try {
-      const made = await narrow.create({ endTimeMicros: at + 5 * dayMicros });
-      await narrow.start(made.id);
-      // Only this number of runs is queued.
-      expect(narrow.jobs.filter(({ name }) => name === 'export-run')).toHaveLength(2);
-      const runs = await narrow.runs(made.id);
-      const resume: (() => void)[] = [];
-      const worker = narrow.worker({
-        openSource: (...scope) => {
-          const source = narrow.deps.openSource(...scope);
-          return {
-            ...source,
-            count: async (signal) => {
-              await new Promise<void>((resolve) => resume.push(resolve));
-              return source.count(signal);
-            },
-          };
-        },
-      });
-      const working = runs.map(({ id }) => worker.attempt(id));
-      await until('two runs to be in progress', () => resume.length === 2 && worker.attempts.size === 2);
-      const statuses = (await narrow.runs(made.id)).map(({ status }) => status);
-      expect(statuses.filter((status) => status === 'RUNNING')).toHaveLength(2);
-      const release = setInterval(() => {
-        for (const each of resume.splice(0)) each();
-      }, 5);
-      await Promise.all(working);
-      clearInterval(release);
-      await narrow.work();
-      expect((await narrow.read(made.id)).status).toBe('COMPLETED');
-    } finally {
-      await narrow.close();
-    }
+    onTestFinished(() => narrow.close());
+    const made = await narrow.create({ endTimeMicros: at + 5 * dayMicros });
+    await narrow.start(made.id);
+    // Only this number of runs is queued.
+    expect(narrow.jobs.filter(({ name }) => name === 'export-run')).toHaveLength(2);
+    const runs = await narrow.runs(made.id);
+    const resume: (() => void)[] = [];
+    const worker = narrow.worker({
+      openSource: (...scope) => {
+        const source = narrow.deps.openSource(...scope);
+        return {
+          ...source,
+          count: async (signal) => {
+            await new Promise<void>((resolve) => resume.push(resolve));
+            return source.count(signal);
+          },
+        };
+      },
+    });
+    const working = runs.map(({ id }) => worker.attempt(id));
+    await until('two runs to be in progress', () => resume.length === 2 && worker.attempts.size === 2);
+    const statuses = (await narrow.runs(made.id)).map(({ status }) => status);
+    expect(statuses.filter((status) => status === 'RUNNING')).toHaveLength(2);
+    const release = setInterval(() => {
+      for (const each of resume.splice(0)) each();
+    }, 5);
+    await Promise.all(working);
+    clearInterval(release);
+    await narrow.work();
+    expect((await narrow.read(made.id)).status).toBe('COMPLETED');
   });
 });
 

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith-0-12';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { computeLifetime } from '../../../pipelines/retention/lifetimes.ts';
 import { openClient } from '../../api/open-client.ts';
 import { addOrganization, startApi } from '../../api/start-api.ts';
@@ -65,16 +65,13 @@ describe('longlived_ttl_days of a project', () => {
 
   it('is refused where nothing expires', async () => {
     const api = await startApi();
-    try {
-      const { adminKey } = await addOrganization(api.database, 'forever');
-      const body = { name: 'p', longlived_ttl_days: 30 };
-      expect(await api.ask(adminKey, 'POST', '/sessions', body)).toMatchObject({
-        status: 422,
-        body: { code: 'RETENTION_OUT_OF_RANGE', remedy: expect.stringContaining('RUNLAKE_RETENTION_LONGLIVED_DAYS') },
-      });
-    } finally {
-      await api.close();
-    }
+    onTestFinished(() => api.close());
+    const { adminKey } = await addOrganization(api.database, 'forever');
+    const body = { name: 'p', longlived_ttl_days: 30 };
+    expect(await api.ask(adminKey, 'POST', '/sessions', body)).toMatchObject({
+      status: 422,
+      body: { code: 'RETENTION_OUT_OF_RANGE', remedy: expect.stringContaining('RUNLAKE_RETENTION_LONGLIVED_DAYS') },
+    });
   });
 });
 

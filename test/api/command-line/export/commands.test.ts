@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { builtCommand, builtProgram } from '../../../built-program.ts';
 import { folderForSuite, folderForTest } from '../../../folders.ts';
 import { forSuite } from '../../../for-suite.ts';
@@ -307,19 +307,18 @@ describe('watching', () => {
     let progress = '';
     watching.stdout.on('data', (chunk) => (progress += chunk));
     const ended = once(watching, 'close');
-    try {
-      await until('the progress is shown', () => progress.includes(' days  '), 60_000);
-      proxy.breakAfter(0);
-      await until('the outage is reported', () => progress.includes('The stores do not answer'), 60_000);
-      proxy.breakAfter(Number.POSITIVE_INFINITY);
-      await command(`cancel ${id}`);
-      expect(await ended).toEqual([1, null]);
-      expect(progress.match(/The stores do not answer/g)).toHaveLength(1);
-      expect(progress).toMatch(/^CANCELLED in /m);
-    } finally {
+    onTestFinished(async () => {
       watching.kill('SIGKILL');
       await proxy.close();
-    }
+    });
+    await until('the progress is shown', () => progress.includes(' days  '), 60_000);
+    proxy.breakAfter(0);
+    await until('the outage is reported', () => progress.includes('The stores do not answer'), 60_000);
+    proxy.breakAfter(Number.POSITIVE_INFINITY);
+    await command(`cancel ${id}`);
+    expect(await ended).toEqual([1, null]);
+    expect(progress.match(/The stores do not answer/g)).toHaveLength(1);
+    expect(progress).toMatch(/^CANCELLED in /m);
   });
 });
 
@@ -355,14 +354,11 @@ it('a local destination is below the root of the instance, also if the environme
 
 it('a local destination without the folder of the root is refused with the path of the folder', async () => {
   renameSync(root, `${root}-away`);
-  try {
-    const { code, errors } = await command('destinations create --name lost --type local');
-    expect(errors).toContain(`The folder '${root}' of RUNLAKE_LOCAL_EXPORT_ROOT does not exist.`);
-    expect(errors).not.toContain('bucket');
-    expect(code).toBe(1);
-  } finally {
-    renameSync(`${root}-away`, root);
-  }
+  onTestFinished(() => renameSync(`${root}-away`, root));
+  const { code, errors } = await command('destinations create --name lost --type local');
+  expect(errors).toContain(`The folder '${root}' of RUNLAKE_LOCAL_EXPORT_ROOT does not exist.`);
+  expect(errors).not.toContain('bucket');
+  expect(code).toBe(1);
 });
 
 describe('several workspaces', () => {

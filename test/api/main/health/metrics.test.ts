@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
 import { loadConfig } from '../../../../infra/config/load.ts';
 import { openDatabase } from '../../../../infra/postgres/pool.ts';
 import { registry } from '../../../../infra/telemetry/metrics.ts';
@@ -36,12 +36,11 @@ function post(url: string, payload: object) {
 it('are not served on the API port unless the operator enables them', async () => {
   expect(loadConfig({}).config.serveMetrics).toBe(false);
   Object.assign(api.services.config, { serveMetrics: false });
-  try {
-    const answer = await api.server.inject('/metrics');
-    expect([answer.statusCode, answer.json()]).toMatchObject([404, { code: 'ROUTE_NOT_FOUND' }]);
-  } finally {
+  onTestFinished(() => {
     Object.assign(api.services.config, { serveMetrics: true });
-  }
+  });
+  const answer = await api.server.inject('/metrics');
+  expect([answer.statusCode, answer.json()]).toMatchObject([404, { code: 'ROUTE_NOT_FOUND' }]);
 });
 
 it('a run is counted in the metrics of every step', async () => {
@@ -77,16 +76,15 @@ it('an unavailable store omits only its own gauge', async () => {
     timeoutMs: 500,
   });
   const end = oldestDirtyHourAge.setReader(() => readOldestDirtyHourAge(unavailable), 0);
-  try {
-    expect(await sample('runlake_usage_oldest_dirty_hour_age_seconds')).toBeUndefined();
-    expect(await sample('runlake_event_log_pending_bytes')).toBe(0);
-    expect(
-      await sample('runlake_scrape_failures_total{metric="runlake_usage_oldest_dirty_hour_age_seconds"}'),
-    ).toBeGreaterThan(0);
-  } finally {
+  onTestFinished(async () => {
     end();
     await unavailable.close();
-  }
+  });
+  expect(await sample('runlake_usage_oldest_dirty_hour_age_seconds')).toBeUndefined();
+  expect(await sample('runlake_event_log_pending_bytes')).toBe(0);
+  expect(
+    await sample('runlake_scrape_failures_total{metric="runlake_usage_oldest_dirty_hour_age_seconds"}'),
+  ).toBeGreaterThan(0);
 });
 
 it('names end with their unit or with _total, and each metric has a description', async () => {

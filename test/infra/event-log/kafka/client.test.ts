@@ -1,6 +1,6 @@
 /** TLS and SASL on a real broker that requires them: correct settings work, wrong ones are reported. */
 import { randomBytes } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { explainPart } from '../../../../api/command-line/explain-part.ts';
 import { loadConfig } from '../../../../infra/config/load.ts';
 import type { Config } from '../../../../infra/config/settings.ts';
@@ -54,20 +54,17 @@ describe.runIf(servers)('a broker that requires TLS and SASL', () => {
   ])('%s: an event goes there and comes back', async (_case, listener, guards) => {
     const log = await openKafkaLog({ config: configOf(listener, guards), topics: [runEvents], logger });
     const records: LogRecord[] = [];
-    try {
-      const value = Buffer.concat([buildWirePrefix(log.schemaId(runEvents)), Buffer.from('hello')]);
-      await log.publish(runEvents, [{ key: 'k', value }]);
-      await log.subscribe({
-        topic: runEvents,
-        group: 'guarded',
-        limits: { rows: 10, bytes: 1024 * 1024 },
-        handle: async (batch) => void records.push(...batch.records),
-      });
-      await until('the event to be consumed', () => records.length > 0, 60_000);
-      expect(records[0]?.value.equals(value)).toBe(true);
-    } finally {
-      await log.close();
-    }
+    onTestFinished(() => log.close());
+    const value = Buffer.concat([buildWirePrefix(log.schemaId(runEvents)), Buffer.from('hello')]);
+    await log.publish(runEvents, [{ key: 'k', value }]);
+    await log.subscribe({
+      topic: runEvents,
+      group: 'guarded',
+      limits: { rows: 10, bytes: 1024 * 1024 },
+      handle: async (batch) => void records.push(...batch.records),
+    });
+    await until('the event to be consumed', () => records.length > 0, 60_000);
+    expect(records[0]?.value.equals(value)).toBe(true);
   });
 
   const denied = 'ACCESS_DENIED_BY_STORE';

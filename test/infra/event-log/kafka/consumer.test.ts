@@ -1,5 +1,5 @@
 import kafkajs, { type Admin } from 'kafkajs';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import type { Subscription } from '../../../../infra/event-log/event-log.ts';
 import { KafkaAdmin } from '../../../../infra/event-log/kafka/client.ts';
 import { GroupConsumer } from '../../../../infra/event-log/kafka/consumer.ts';
@@ -140,25 +140,24 @@ describe.runIf(servers)('while the byte budget is spent', () => {
       batches.push({ partition, offsets: records.map(({ offset }) => offset) });
       if (partition === 0) await stored.promise;
     });
-    try {
-      const filterBatches = (partition: number) => batches.filter((batch) => batch.partition === partition);
-      await produce(0);
-      await until('the batch of partition 0', () => filterBatches(0).length === 1, 60_000);
-      const used = budget.usedBytes;
-      await produce(0);
-      // Two rounds, because a fetch that was sent before the pause may still return the record of partition 0.
-      for (const round of [1, 2]) {
-        await produce(1);
-        await until('the batch of partition 1 to be stored', () => filterBatches(1).length === round, 60_000);
-      }
-      await until('the bytes of partition 1 to be freed', () => budget.usedBytes === used);
-      stored.resolve();
-      await until('the second batch of partition 0', () => filterBatches(0).length === 2, 60_000);
-      expect(filterBatches(0).map(({ offsets }) => offsets)).toEqual([[0], [1]]);
-    } finally {
+    onTestFinished(async () => {
       stored.resolve();
       await close();
+    });
+    const filterBatches = (partition: number) => batches.filter((batch) => batch.partition === partition);
+    await produce(0);
+    await until('the batch of partition 0', () => filterBatches(0).length === 1, 60_000);
+    const used = budget.usedBytes;
+    await produce(0);
+    // Two rounds, because a fetch that was sent before the pause may still return the record of partition 0.
+    for (const round of [1, 2]) {
+      await produce(1);
+      await until('the batch of partition 1 to be stored', () => filterBatches(1).length === round, 60_000);
     }
+    await until('the bytes of partition 1 to be freed', () => budget.usedBytes === used);
+    stored.resolve();
+    await until('the second batch of partition 0', () => filterBatches(0).length === 2, 60_000);
+    expect(filterBatches(0).map(({ offsets }) => offsets)).toEqual([[0], [1]]);
   }, 180_000);
 });
 
@@ -183,22 +182,21 @@ describe.runIf(servers)('until the starting positions are known', () => {
       await produce(partition);
       await until(`the record of partition ${partition}`, () => budget.usedBytes > before, 60_000);
     };
-    try {
-      await produceAndFetch(0);
-      await produceAndFetch(1);
-      await produce(0, largeBytes);
-      // Two rounds, because the first one may see the large record instead.
-      await produceAndFetch(2);
-      await produceAndFetch(3);
-      expect(budget.usedBytes).toBeLessThan(largeBytes);
-      answering.resolve();
-      await until('all records to be stored', () => stored.length === 5, 60_000);
-      expect(stored.sort()).toEqual(['0 0', '0 1', '1 0', '2 0', '3 0']);
-      await until('all bytes to be freed', () => budget.usedBytes === 0);
-    } finally {
+    onTestFinished(async () => {
       answering.resolve();
       await close();
-    }
+    });
+    await produceAndFetch(0);
+    await produceAndFetch(1);
+    await produce(0, largeBytes);
+    // Two rounds, because the first one may see the large record instead.
+    await produceAndFetch(2);
+    await produceAndFetch(3);
+    expect(budget.usedBytes).toBeLessThan(largeBytes);
+    answering.resolve();
+    await until('all records to be stored', () => stored.length === 5, 60_000);
+    expect(stored.sort()).toEqual(['0 0', '0 1', '1 0', '2 0', '3 0']);
+    await until('all bytes to be freed', () => budget.usedBytes === 0);
   }, 180_000);
 });
 

@@ -5,7 +5,7 @@ import { createServer as createSecureServer } from 'node:https';
 import { createServer as createTcpServer, type Server, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { isWorthRetrying, type ObjectStore } from '../../../../infra/objects/object-store.ts';
 import { openS3Store } from '../../../../infra/objects/s3/open-s3-store.ts';
 import type { S3Options } from '../../../../infra/objects/s3/s3-connection.ts';
@@ -271,17 +271,16 @@ describe('requests', () => {
     for (const name of ['AWS_ACCESS_KEY_ID', 'AWS_SECRET_ACCESS_KEY', 'AWS_SESSION_TOKEN', 'AWS_PROFILE']) {
       delete process.env[name];
     }
-    try {
-      expect(await checked(await page(200), { credentials: undefined })).toMatchObject({
-        code: 'DESTINATION_ACCESS_DENIED',
-        message: expect.stringContaining('no credentials'),
-      });
-      Object.assign(process.env, { AWS_ACCESS_KEY_ID: 'env', AWS_SECRET_ACCESS_KEY: 'env' });
-      // With credentials from the environment, the request would reach the page.
-      expect(await checked(await page(200), { credentials: undefined })).toMatchObject(invalid);
-    } finally {
+    onTestFinished(() => {
       process.env = before;
-    }
+    });
+    expect(await checked(await page(200), { credentials: undefined })).toMatchObject({
+      code: 'DESTINATION_ACCESS_DENIED',
+      message: expect.stringContaining('no credentials'),
+    });
+    Object.assign(process.env, { AWS_ACCESS_KEY_ID: 'env', AWS_SECRET_ACCESS_KEY: 'env' });
+    // With credentials from the environment, the request would reach the page.
+    expect(await checked(await page(200), { credentials: undefined })).toMatchObject(invalid);
   });
 });
 

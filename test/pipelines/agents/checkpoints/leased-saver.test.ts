@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { HumanMessage } from '@langchain/core/messages';
 import { PostgresSaver } from '@langchain/langgraph-checkpoint-postgres';
-import { describe, expect, test, vi } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { buildThreadKey } from '../../../../pipelines/agents/checkpoints/copy-checkpoints.ts';
 import { isLeaseLost, LeasedSaver } from '../../../../pipelines/agents/checkpoints/leased-saver.ts';
 import { forSuite } from '../../../for-suite.ts';
@@ -248,23 +248,22 @@ test('requeueing a run waits for a write in progress', async () => {
   const run = await begin();
   const writer = await threads.pool.connect();
   const requeuer = await threads.pool.connect();
-  try {
-    await writer.query('BEGIN');
-    const { rows } = await writer.query('SELECT agents.lease_is_valid($1, $2, $3) AS holds', [
-      threads.deploymentId,
-      run.threadId,
-      run.leaseToken,
-    ]);
-    expect(rows).toEqual([{ holds: true }]);
-    await requeuer.query(`SET lock_timeout = '200ms'`);
-    const requeue = () => requeuer.query(`UPDATE agents.runs SET status = 'pending' WHERE run_id = $1`, [run.runId]);
-    await expect(requeue()).rejects.toMatchObject({ code: '55P03' });
-    await writer.query('COMMIT');
-    await requeue();
-  } finally {
+  onTestFinished(() => {
     writer.release(true);
     requeuer.release(true);
-  }
+  });
+  await writer.query('BEGIN');
+  const { rows } = await writer.query('SELECT agents.lease_is_valid($1, $2, $3) AS holds', [
+    threads.deploymentId,
+    run.threadId,
+    run.leaseToken,
+  ]);
+  expect(rows).toEqual([{ holds: true }]);
+  await requeuer.query(`SET lock_timeout = '200ms'`);
+  const requeue = () => requeuer.query(`UPDATE agents.runs SET status = 'pending' WHERE run_id = $1`, [run.runId]);
+  await expect(requeue()).rejects.toMatchObject({ code: '55P03' });
+  await writer.query('COMMIT');
+  await requeue();
 });
 
 test('of two attempts that write concurrently, only the one with the lease stores checkpoints', async () => {

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { beforeEach, describe, expect, it, vi } from 'vitest';
+import { beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { runlakeError } from '../../../../infra/errors/runlake-error.ts';
 import { readDatabaseClock } from '../../../../infra/postgres/clock.ts';
 import type { Sql } from '../../../../infra/postgres/database.ts';
@@ -256,18 +256,15 @@ describe('fireCrons', () => {
   it('fires in the background, and at once after wake', async () => {
     const withDatabaseClock = deps({ now: readDatabaseClock });
     const crons = startCrons(withDatabaseClock);
-    try {
-      const { cron_id } = await cron();
-      // The same state as if it had been created a while ago.
-      await stores.database.execute(
-        "UPDATE agents.crons SET next_run_date = now() - interval '5 minutes' WHERE cron_id = $1",
-        [cron_id],
-      );
-      crons.wake();
-      await expect.poll(() => runsOf(cron_id), { timeout: 5_000 }).toBe(1);
-    } finally {
-      await crons.stop();
-    }
+    onTestFinished(() => crons.stop());
+    const { cron_id } = await cron();
+    // The same state as if it had been created a while ago.
+    await stores.database.execute(
+      "UPDATE agents.crons SET next_run_date = now() - interval '5 minutes' WHERE cron_id = $1",
+      [cron_id],
+    );
+    crons.wake();
+    await expect.poll(() => runsOf(cron_id), { timeout: 5_000 }).toBe(1);
   });
 
   it.each([
@@ -276,30 +273,29 @@ describe('fireCrons', () => {
   ])('uses the clock of Postgres if the clock of the process is %s', async (_, days) => {
     const withDatabaseClock = deps({ now: readDatabaseClock });
     vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + days * 86_400_000 });
-    try {
-      const [due, later] = await Promise.all([cron(), cron()]);
-      const move = (cronId: string, hours: number) =>
-        stores.database.execute(
-          "UPDATE agents.crons SET next_run_date = now() + $2 * interval '1 hour' WHERE cron_id = $1",
-          [cronId, hours],
-        );
-      await move(due.cron_id, -1);
-      await move(later.cron_id, 1);
-      expect(await fireCrons(withDatabaseClock)).toBe(1);
-      expect([await runsOf(due.cron_id), await runsOf(later.cron_id)]).toEqual([1, 0]);
-      const next = await Promise.all([
-        createCron(stores.database, rows.deploymentId, due, { maxCrons: 10_000 }),
-        updateCron(stores.database, rows.deploymentId, due.cron_id, { schedule: '*/1 * * * *' }),
-      ]);
-      for (const { next_run_date } of next) {
-        const [row] = await stores.database.query<{ seconds: number }>(
-          'SELECT extract(epoch FROM $1::timestamptz - now())::float8 AS seconds',
-          [next_run_date],
-        );
-        expect(Math.abs(row?.seconds ?? Number.NaN)).toBeLessThan(70);
-      }
-    } finally {
+    onTestFinished(() => {
       vi.useRealTimers();
+    });
+    const [due, later] = await Promise.all([cron(), cron()]);
+    const move = (cronId: string, hours: number) =>
+      stores.database.execute(
+        "UPDATE agents.crons SET next_run_date = now() + $2 * interval '1 hour' WHERE cron_id = $1",
+        [cronId, hours],
+      );
+    await move(due.cron_id, -1);
+    await move(later.cron_id, 1);
+    expect(await fireCrons(withDatabaseClock)).toBe(1);
+    expect([await runsOf(due.cron_id), await runsOf(later.cron_id)]).toEqual([1, 0]);
+    const next = await Promise.all([
+      createCron(stores.database, rows.deploymentId, due, { maxCrons: 10_000 }),
+      updateCron(stores.database, rows.deploymentId, due.cron_id, { schedule: '*/1 * * * *' }),
+    ]);
+    for (const { next_run_date } of next) {
+      const [row] = await stores.database.query<{ seconds: number }>(
+        'SELECT extract(epoch FROM $1::timestamptz - now())::float8 AS seconds',
+        [next_run_date],
+      );
+      expect(Math.abs(row?.seconds ?? Number.NaN)).toBeLessThan(70);
     }
   });
 });

@@ -1,5 +1,5 @@
 import { CronExpression } from 'cron-parser';
-import { describe, expect, it, vi } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { readSchedule } from '../../../../pipelines/agents/crons/schedule.ts';
 
 const at = (text: string) => Date.parse(text);
@@ -131,14 +131,11 @@ describe('readSchedule', () => {
     'refuses %s without a search for a date',
     (schedule) => {
       const searching = vi.spyOn(CronExpression.prototype, 'next');
-      try {
-        expect(() => readSchedule(schedule, 'Asia/Kolkata', at('2026-01-01'))).toThrow(
-          expect.objectContaining({ code: 'CRON_SCHEDULE_INVALID' }),
-        );
-        expect(searching).not.toHaveBeenCalled();
-      } finally {
-        searching.mockRestore();
-      }
+      onTestFinished(() => searching.mockRestore());
+      expect(() => readSchedule(schedule, 'Asia/Kolkata', at('2026-01-01'))).toThrow(
+        expect.objectContaining({ code: 'CRON_SCHEDULE_INVALID' }),
+      );
+      expect(searching).not.toHaveBeenCalled();
     },
   );
 

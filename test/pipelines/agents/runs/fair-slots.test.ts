@@ -1,7 +1,7 @@
 /** How a claim shares slots between callers: first single cases, then random steps against a model. */
 
 import { randomUUID } from 'node:crypto';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { type ClaimCapacity, claimRuns, getMsToNextRun } from '../../../../pipelines/agents/runs/claim-runs.ts';
 import { createRun } from '../../../../pipelines/agents/runs/create-run.ts';
 import { endRun, releaseRun } from '../../../../pipelines/agents/runs/end-run.ts';
@@ -247,29 +247,26 @@ it('a claim reads only the runs that it starts, also before the first ANALYZE', 
   const own = await openRows();
   const { database, org } = own;
   const waiting = () => Promise.all([1, 2, 3].map(() => own.run(undefined)));
-  try {
-    await database.execute('ALTER TABLE agents.runs SET (autovacuum_enabled = false)');
-    const read = await database.session(async (session) => {
-      // Postgres keeps the plan of the first claim, when there are few runs.
-      await waiting();
-      expect(await claimRuns(session, org, { slots: 3, processId })).toHaveLength(3);
-      await session.execute(
-        `INSERT INTO agents.runs (deployment_id, thread_id, run_id, assistant_id, graph_id, status, kwargs, ended_at, end_published)
+  onTestFinished(() => own.close());
+  await database.execute('ALTER TABLE agents.runs SET (autovacuum_enabled = false)');
+  const read = await database.session(async (session) => {
+    // Postgres keeps the plan of the first claim, when there are few runs.
+    await waiting();
+    expect(await claimRuns(session, org, { slots: 3, processId })).toHaveLength(3);
+    await session.execute(
+      `INSERT INTO agents.runs (deployment_id, thread_id, run_id, assistant_id, graph_id, status, kwargs, ended_at, end_published)
          SELECT $1, gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), 'echo', 'success', '{}', now(), true
          FROM generate_series(1, 1000)`,
-        [org],
+      [org],
+    );
+    await waiting();
+    return session.transaction(async (tx) => {
+      expect(await claimRuns(tx, org, { slots: 3, processId })).toHaveLength(3);
+      const [counted] = await tx.query<{ rows: number }>(
+        "SELECT idx_tup_fetch + seq_tup_read AS rows FROM pg_stat_xact_user_tables WHERE relid = 'agents.runs'::regclass",
       );
-      await waiting();
-      return session.transaction(async (tx) => {
-        expect(await claimRuns(tx, org, { slots: 3, processId })).toHaveLength(3);
-        const [counted] = await tx.query<{ rows: number }>(
-          "SELECT idx_tup_fetch + seq_tup_read AS rows FROM pg_stat_xact_user_tables WHERE relid = 'agents.runs'::regclass",
-        );
-        return counted?.rows;
-      });
+      return counted?.rows;
     });
-    expect(read).toBeLessThan(50);
-  } finally {
-    await own.close();
-  }
+  });
+  expect(read).toBeLessThan(50);
 });

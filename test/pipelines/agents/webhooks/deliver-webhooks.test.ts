@@ -2,7 +2,7 @@ import { createHmac, randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, type IncomingHttpHeaders, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { runlakeError } from '../../../../infra/errors/runlake-error.ts';
 import { type GuardOptions, openGuardedAgents } from '../../../../infra/network/guarded-agents.ts';
 import { readDatabaseClock } from '../../../../infra/postgres/clock.ts';
@@ -309,27 +309,26 @@ describe('a webhook', () => {
     const runId = await endRun(getHookUrl());
     const startMs = Date.now();
     vi.useFakeTimers({ toFake: ['Date'], now: startMs + days * 86_400_000 });
-    try {
-      expect(await deliverDue(withDatabaseClock)).toBe(1);
-      const sentAtMs = Date.parse(JSON.parse(received[0]?.body ?? '{}').webhook_sent_at);
-      expect(Math.abs(sentAtMs - startMs)).toBeLessThan(60_000);
-      const [row] = await stores.database.query<{ seconds: number }>(
-        'SELECT extract(epoch FROM due_at - now())::float8 AS seconds FROM agents.webhooks WHERE run_id = $1',
-        [runId],
-      );
-      expect(row?.seconds).toBeGreaterThan(0);
-      // The clock is read in whole milliseconds and rounded up.
-      expect(row?.seconds).toBeLessThanOrEqual(5.001);
-      expect(await getMsToNextWebhook(withDatabaseClock)).toBeLessThanOrEqual(5_000);
-      await stores.database.execute(
-        "UPDATE agents.webhooks SET given_up_at = now() - interval '23 hours' WHERE run_id = $1",
-        [runId],
-      );
-      await deleteOldWebhooks(withDatabaseClock);
-      expect(await readWebhookState(runId)).not.toBe('gone');
-    } finally {
+    onTestFinished(() => {
       vi.useRealTimers();
-    }
+    });
+    expect(await deliverDue(withDatabaseClock)).toBe(1);
+    const sentAtMs = Date.parse(JSON.parse(received[0]?.body ?? '{}').webhook_sent_at);
+    expect(Math.abs(sentAtMs - startMs)).toBeLessThan(60_000);
+    const [row] = await stores.database.query<{ seconds: number }>(
+      'SELECT extract(epoch FROM due_at - now())::float8 AS seconds FROM agents.webhooks WHERE run_id = $1',
+      [runId],
+    );
+    expect(row?.seconds).toBeGreaterThan(0);
+    // The clock is read in whole milliseconds and rounded up.
+    expect(row?.seconds).toBeLessThanOrEqual(5.001);
+    expect(await getMsToNextWebhook(withDatabaseClock)).toBeLessThanOrEqual(5_000);
+    await stores.database.execute(
+      "UPDATE agents.webhooks SET given_up_at = now() - interval '23 hours' WHERE run_id = $1",
+      [runId],
+    );
+    await deleteOldWebhooks(withDatabaseClock);
+    expect(await readWebhookState(runId)).not.toBe('gone');
   });
 
   it('is sent in the background after it is recorded', async () => {
@@ -337,14 +336,11 @@ describe('a webhook', () => {
     const sender = startWebhooks({
       ...{ database, deploymentId, rules, secret, ownUrl: own, logger, now: readDatabaseClock, allowPrivate: true },
     });
-    try {
-      const runs = await Promise.all(Array.from({ length: 40 }, () => endRun(getHookUrl())));
-      sender.wake();
-      await expect.poll(() => received.length, { timeout: 10_000 }).toBe(runs.length);
-      await expect.poll(() => Promise.all(runs.map(readWebhookState))).toEqual(runs.map(() => 'gone'));
-    } finally {
-      await sender.stop();
-    }
+    onTestFinished(() => sender.stop());
+    const runs = await Promise.all(Array.from({ length: 40 }, () => endRun(getHookUrl())));
+    sender.wake();
+    await expect.poll(() => received.length, { timeout: 10_000 }).toBe(runs.length);
+    await expect.poll(() => Promise.all(runs.map(readWebhookState))).toEqual(runs.map(() => 'gone'));
   });
 
   it('does not wait for webhooks of a receiver that fails', async () => {
@@ -361,25 +357,24 @@ describe('a webhook', () => {
     const sender = startWebhooks({
       ...{ database, deploymentId, rules, secret, ownUrl: own, logger, now: readDatabaseClock, allowPrivate: true },
     });
-    try {
-      await endRun(failingUrl);
-      sender.wake();
-      await expect.poll(() => countWebhooks(failingUrl, 'last_error IS NOT NULL')).toBe(1);
-      for (let count = 0; count < 40; count += 1) await endRun(failingUrl);
-      await endRun(getHookUrl());
-      sender.wake();
-      await expect.poll(() => received.length, { timeout: 60_000 }).toBe(1);
-      expect(pending.length).toBeLessThan(40);
-      // The others are sent when the receiver has recovered.
-      failing.removeAllListeners('request');
-      failing.on('request', (_request, response: ServerResponse) => void response.end());
-      for (const response of pending) response.end();
-      await expect.poll(() => countWebhooks(failingUrl, 'attempts = 0'), { timeout: 60_000 }).toBe(0);
-    } finally {
+    onTestFinished(async () => {
       failing.closeAllConnections();
       await sender.stop();
       failing.close();
-    }
+    });
+    await endRun(failingUrl);
+    sender.wake();
+    await expect.poll(() => countWebhooks(failingUrl, 'last_error IS NOT NULL')).toBe(1);
+    for (let count = 0; count < 40; count += 1) await endRun(failingUrl);
+    await endRun(getHookUrl());
+    sender.wake();
+    await expect.poll(() => received.length, { timeout: 60_000 }).toBe(1);
+    expect(pending.length).toBeLessThan(40);
+    // The others are sent when the receiver has recovered.
+    failing.removeAllListeners('request');
+    failing.on('request', (_request, response: ServerResponse) => void response.end());
+    for (const response of pending) response.end();
+    await expect.poll(() => countWebhooks(failingUrl, 'attempts = 0'), { timeout: 60_000 }).toBe(0);
   });
 
   async function countWebhooks(url: string, condition: string): Promise<number> {

@@ -3,7 +3,7 @@ import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, wri
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { buildGraphEnvironment } from '../../../../infra/config/graph-environment.ts';
 import { openProcessAccounts } from '../../../../infra/isolation/process-accounts.ts';
 import { openHttpApp } from '../../../../pipelines/agents/app/http-app.ts';
@@ -179,17 +179,14 @@ test.runIf(isRoot)('the custom app has its own user id, also after a restart', a
     for await (const bytes of answer.body) text += bytes;
     return JSON.parse(text);
   };
-  try {
-    const first = await ask('DELETE');
-    expect(first).toMatchObject({ read: 'EACCES', groups: [first.uid] });
-    const second = await vi.waitFor(() => ask('GET'), { timeout: 30_000, interval: 50 });
-    expect(second.read).toBe('EACCES');
-    expect(second.uid).toBeGreaterThan(1_000);
-    expect(second.uid).not.toBe(first.uid);
-    expect(second.home).not.toBe(first.home);
-  } finally {
-    await app.close();
-  }
+  onTestFinished(() => app.close());
+  const first = await ask('DELETE');
+  expect(first).toMatchObject({ read: 'EACCES', groups: [first.uid] });
+  const second = await vi.waitFor(() => ask('GET'), { timeout: 30_000, interval: 50 });
+  expect(second.read).toBe('EACCES');
+  expect(second.uid).toBeGreaterThan(1_000);
+  expect(second.uid).not.toBe(first.uid);
+  expect(second.home).not.toBe(first.home);
 });
 
 test.runIf(isRoot)('a process changes to its folder with its own rights', async () => {
@@ -220,16 +217,13 @@ test.runIf(isRoot)('a process changes to its folder with its own rights', async 
 describe.runIf(isRoot)('conditions of isolated user ids', () => {
   test('are not met if other users cannot read the project, or can read a secret', async () => {
     const closed = mkdtempSync(join(tmpdir(), 'runlake-closed-'));
-    try {
-      expect(await openProcessAccounts({ readablePaths: [closed], closed: [] })).toBe(
-        `other users cannot read ${closed}`,
-      );
-      expect(await openProcessAccounts({ readablePaths: [], closed: ['/etc/passwd'] })).toBe(
-        'other users can read /etc/passwd',
-      );
-    } finally {
-      rmSync(closed, { recursive: true });
-    }
+    onTestFinished(() => rmSync(closed, { recursive: true }));
+    expect(await openProcessAccounts({ readablePaths: [closed], closed: [] })).toBe(
+      `other users cannot read ${closed}`,
+    );
+    expect(await openProcessAccounts({ readablePaths: [], closed: ['/etc/passwd'] })).toBe(
+      'other users can read /etc/passwd',
+    );
   });
 
   test('are met with the capabilities in docker-compose.yml', async () => {
@@ -255,21 +249,18 @@ describe.runIf(isRoot)('conditions of isolated user ids', () => {
 
   test('decide together with the setting off, auto or required', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'runlake-closed-'));
-    try {
-      const file = { ...(await readGraphsFile(projectFile('spy'))), folder };
-      const open = (agentsIsolation: 'auto' | 'required' | 'off') =>
-        openGraphIsolation(file, { agentsIsolation, dataDir });
-      expect(await open('off')).toMatchObject({
-        accounts: undefined,
-        words: expect.stringMatching(/ISOLATION is off/),
-      });
-      expect(await open('auto')).toMatchObject({
-        accounts: undefined,
-        words: `the user id of Runlake, and is as trusted as the operator (other users cannot read ${folder})`,
-      });
-      await expect(open('required')).rejects.toMatchObject({ code: 'GRAPH_CODE_NOT_ISOLATED' });
-    } finally {
-      rmSync(folder, { recursive: true });
-    }
+    onTestFinished(() => rmSync(folder, { recursive: true }));
+    const file = { ...(await readGraphsFile(projectFile('spy'))), folder };
+    const open = (agentsIsolation: 'auto' | 'required' | 'off') =>
+      openGraphIsolation(file, { agentsIsolation, dataDir });
+    expect(await open('off')).toMatchObject({
+      accounts: undefined,
+      words: expect.stringMatching(/ISOLATION is off/),
+    });
+    expect(await open('auto')).toMatchObject({
+      accounts: undefined,
+      words: `the user id of Runlake, and is as trusted as the operator (other users cannot read ${folder})`,
+    });
+    await expect(open('required')).rejects.toMatchObject({ code: 'GRAPH_CODE_NOT_ISOLATED' });
   });
 });

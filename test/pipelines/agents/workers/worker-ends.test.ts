@@ -1,6 +1,6 @@
 import { existsSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { beforeAll, describe, expect, test, vi } from 'vitest';
+import { beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { openPoolUnderTest } from '../../../agents/pool-under-test.ts';
 import { folderForSuite } from '../../../folders.ts';
 import { forSuite } from '../../../for-suite.ts';
@@ -70,22 +70,19 @@ test('a graph that blocks the event loop is stopped at its timeout; requests are
 
 test('the cause is shared if a cancelled run may still occupy the worker', async () => {
   const alone = await openPoolUnderTest('basic', { workers: 1, heartbeatTimeoutMs: 1_000 });
-  try {
-    const left = await alone.start('misbehave', {
-      input: { how: 'loop', afterMs: 1_000 },
-      kwargs: { stream_mode: ['custom'] },
-    });
-    await vi.waitFor(() => expect(left.received).toHaveLength(1), waitOptions);
-    left.handle.cancel();
-    expect(await left.handle.outcome).toMatchObject({ kind: 'cancelled' });
-    const next = await alone.start('steps', { input: { steps: 1, pauseMs: 60_000 } });
-    // The worker has a free slot; nevertheless, a run with `alone` starts in an additional worker.
-    const separate = await alone.run('steps', { input: { steps: 1 }, job: { alone: true } });
-    expect(separate.outcome).toMatchObject({ kind: 'finished' });
-    expect(await next.handle.outcome).toMatchObject({ kind: 'lost', cause: 'shared-worker' });
-  } finally {
-    await alone.close();
-  }
+  onTestFinished(() => alone.close());
+  const left = await alone.start('misbehave', {
+    input: { how: 'loop', afterMs: 1_000 },
+    kwargs: { stream_mode: ['custom'] },
+  });
+  await vi.waitFor(() => expect(left.received).toHaveLength(1), waitOptions);
+  left.handle.cancel();
+  expect(await left.handle.outcome).toMatchObject({ kind: 'cancelled' });
+  const next = await alone.start('steps', { input: { steps: 1, pauseMs: 60_000 } });
+  // The worker has a free slot; nevertheless, a run with `alone` starts in an additional worker.
+  const separate = await alone.run('steps', { input: { steps: 1 }, job: { alone: true } });
+  expect(separate.outcome).toMatchObject({ kind: 'finished' });
+  expect(await next.handle.outcome).toMatchObject({ kind: 'lost', cause: 'shared-worker' });
 });
 
 describe('a worker with another run accepts runs again when a stopped run has ended', () => {

@@ -1,7 +1,7 @@
 import http from 'node:http';
 import { PassThrough, Readable } from 'node:stream';
 import { deflateSync, gzipSync } from 'node:zlib';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { BodyBudget } from '../../../../pipelines/ingest/body/body-budget.ts';
 import { BodyChunks } from '../../../../pipelines/ingest/body/body-chunks.ts';
 import { collectBody } from '../../../../pipelines/ingest/body/collect.ts';
@@ -316,16 +316,13 @@ describe('over HTTP', () => {
       response.writeHead(typeof body === 'number' ? body : 200, { connection: 'close' }).end();
     });
     const port = await listenOnLoopback(server);
-    try {
-      const status = await new Promise<number | undefined>((resolve, reject) => {
-        const request = http.request({ port, method: 'POST' }, (response) => resolve(response.resume().statusCode));
-        request.on('error', reject);
-        for (let chunk = 0; chunk < 30; chunk++) request.write(Buffer.alloc(100_000));
-        request.end();
-      });
-      expect(status).toBe(413);
-    } finally {
-      await new Promise((resolve) => server.close(resolve));
-    }
+    onTestFinished(() => new Promise((resolve) => server.close(() => resolve())));
+    const status = await new Promise<number | undefined>((resolve, reject) => {
+      const request = http.request({ port, method: 'POST' }, (response) => resolve(response.resume().statusCode));
+      request.on('error', reject);
+      for (let chunk = 0; chunk < 30; chunk++) request.write(Buffer.alloc(100_000));
+      request.end();
+    });
+    expect(status).toBe(413);
   });
 });

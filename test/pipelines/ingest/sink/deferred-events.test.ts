@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import type { LogRecord } from '../../../../infra/event-log/event-log.ts';
 import type { Database, Sql } from '../../../../infra/postgres/pool.ts';
 import { expireDeferredEvents } from '../../../../pipelines/ingest/expire-deferred-events.ts';
@@ -165,43 +165,37 @@ describe('many large deferred events', () => {
 
 test('large deferred events may repeat an event that was accepted before them and arrives later', async () => {
   const sink = await openDrivenSink();
-  try {
-    const events = [patch('v1', 0), patch('v2', 1), patch('v1', 2), ...children.slice(0, 20)];
-    const [first, ...others] = toRecordsAtOffset(1, events.map(toLogMessage));
-    await sink.deliver(runEvents, others);
-    await sink.deliver(runEvents, [...toRecordsAtOffset(0, [toLogMessage(root)]), first as LogRecord]);
-    const sql = `SELECT outputs FROM runs FINAL WHERE id = '${root.runId}'`;
-    expect(await sink.stores.clickhouse.query({ name: 'test', sql })).toEqual([{ outputs: '"v2"' }]);
-  } finally {
-    await sink.close();
-  }
+  onTestFinished(() => sink.close());
+  const events = [patch('v1', 0), patch('v2', 1), patch('v1', 2), ...children.slice(0, 20)];
+  const [first, ...others] = toRecordsAtOffset(1, events.map(toLogMessage));
+  await sink.deliver(runEvents, others);
+  await sink.deliver(runEvents, [...toRecordsAtOffset(0, [toLogMessage(root)]), first as LogRecord]);
+  const sql = `SELECT outputs FROM runs FINAL WHERE id = '${root.runId}'`;
+  expect(await sink.stores.clickhouse.query({ name: 'test', sql })).toEqual([{ outputs: '"v2"' }]);
 });
 
 test('deferred events that the log cannot read any more go to the dead-letter queue, and the others are stored', async () => {
   const sink = await openDrivenSink();
-  try {
-    const { database, clickhouse } = sink.stores;
-    const unknownId = framed(patch('unknown', 0));
-    unknownId.writeUInt32BE(unknownSchemaId, 1);
-    const otherTopic = framed(patch('of another topic', 1));
-    otherTopic.writeUInt32BE(2, 1);
-    const tooLong = Buffer.concat([framed(patch('too long', 2)), Buffer.from('x')]);
-    const values = [unknownId, otherTopic, framed(patch('stored', 3)), tooLong];
-    const records = toRecordsAtOffset(
-      1,
-      values.map((value) => ({ key: 'k', value })),
-    );
-    await deferEvents(database, runEvents.name, records);
-    await sink.deliver(runEvents, toRecordsAtOffset(9, [toLogMessage(root)]));
-    const sql = 'SELECT outputs FROM runs FINAL';
-    expect(await clickhouse.query({ name: 'test', sql })).toEqual([{ outputs: '"stored"' }]);
-    expect(await database.query('SELECT step, value FROM dead_letters ORDER BY log_offset')).toEqual([
-      { step: 'schema', value: unknownId },
-      { step: 'schema', value: otherTopic },
-      { step: 'walk', value: tooLong },
-    ]);
-    expect(await database.query('SELECT FROM deferred_events')).toEqual([]);
-  } finally {
-    await sink.close();
-  }
+  onTestFinished(() => sink.close());
+  const { database, clickhouse } = sink.stores;
+  const unknownId = framed(patch('unknown', 0));
+  unknownId.writeUInt32BE(unknownSchemaId, 1);
+  const otherTopic = framed(patch('of another topic', 1));
+  otherTopic.writeUInt32BE(2, 1);
+  const tooLong = Buffer.concat([framed(patch('too long', 2)), Buffer.from('x')]);
+  const values = [unknownId, otherTopic, framed(patch('stored', 3)), tooLong];
+  const records = toRecordsAtOffset(
+    1,
+    values.map((value) => ({ key: 'k', value })),
+  );
+  await deferEvents(database, runEvents.name, records);
+  await sink.deliver(runEvents, toRecordsAtOffset(9, [toLogMessage(root)]));
+  const sql = 'SELECT outputs FROM runs FINAL';
+  expect(await clickhouse.query({ name: 'test', sql })).toEqual([{ outputs: '"stored"' }]);
+  expect(await database.query('SELECT step, value FROM dead_letters ORDER BY log_offset')).toEqual([
+    { step: 'schema', value: unknownId },
+    { step: 'schema', value: otherTopic },
+    { step: 'walk', value: tooLong },
+  ]);
+  expect(await database.query('SELECT FROM deferred_events')).toEqual([]);
 });

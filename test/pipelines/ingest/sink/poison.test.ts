@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { computeRecordVersion } from '../../../../infra/event-log/event-log.ts';
 import { runEvents } from '../../../../schemas/topics.ts';
 import { forSuite } from '../../../for-suite.ts';
@@ -97,22 +97,17 @@ test('a refused record of a full batch is isolated, also with the last ones of a
 
 test('a run is as new as the time of its acceptance allows, also if the clock of the sink is behind', async () => {
   const sink = await openDrivenSink({ stores: under.stores });
-  try {
-    await under.stores.database.query('DELETE FROM dead_letters');
-    const laterMs = Date.now() + 5 * 86_400_000;
-    const [good, poison] = [
-      runEvent({ startTimeMicros: laterMs * 1_000 }),
-      runEvent({ startTimeMicros: laterMs * 1_000 }),
-    ];
-    const [accepted, early] = toRecordsAtOffset(1, [good, poison].map(toLogMessage));
-    const version = computeRecordVersion(laterMs, 1, {});
-    await sink.deliver(runEvents, [{ ...accepted!, version }, early!]);
-    const rows = await under.rows<{ id: string }>(
-      `SELECT id FROM runs FINAL WHERE start_time > now() + INTERVAL 4 DAY`,
-    );
-    expect(rows).toEqual([{ id: good.runId }]);
-    expect(await readDeadLetters()).toMatchObject([{ step: 'key', value: framed(poison) }]);
-  } finally {
-    await sink.close();
-  }
+  onTestFinished(() => sink.close());
+  await under.stores.database.query('DELETE FROM dead_letters');
+  const laterMs = Date.now() + 5 * 86_400_000;
+  const [good, poison] = [
+    runEvent({ startTimeMicros: laterMs * 1_000 }),
+    runEvent({ startTimeMicros: laterMs * 1_000 }),
+  ];
+  const [accepted, early] = toRecordsAtOffset(1, [good, poison].map(toLogMessage));
+  const version = computeRecordVersion(laterMs, 1, {});
+  await sink.deliver(runEvents, [{ ...accepted!, version }, early!]);
+  const rows = await under.rows<{ id: string }>(`SELECT id FROM runs FINAL WHERE start_time > now() + INTERVAL 4 DAY`);
+  expect(rows).toEqual([{ id: good.runId }]);
+  expect(await readDeadLetters()).toMatchObject([{ step: 'key', value: framed(poison) }]);
 });
