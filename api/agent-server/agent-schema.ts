@@ -17,7 +17,6 @@ export const ClosedObject = <const T extends TProperties>(fields: T, unsupported
     ...(unsupportedFields.length > 0 && { 'x-not-built': unsupportedFields }),
   });
 
-/** Any JSON value. */
 export const JsonValue = (options: { description?: string } = {}) => Type.Unsafe<unknown>({ ...options });
 
 export const Limit = () => optional(Type.Integer({ minimum: 1, maximum: 1_000 }));
@@ -124,7 +123,6 @@ export function buildPage(rows: readonly object[], { total, offset }: { total: n
 /** Builds the response of a search that cannot match anything. */
 export const buildEmptyPage = () => buildPage([], { total: 0, offset: 0 });
 
-/** Builds a response from JSON text. */
 export function buildJsonResponse(text: string): RawResponse {
   return new RawResponse({ headers: { 'content-type': jsonMediaType }, body: Buffer.from(text) });
 }

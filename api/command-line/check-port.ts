@@ -24,17 +24,14 @@ export interface ListenAddress {
   readonly settings: 'RUNLAKE' | 'RUNLAKE_AGENTS' | 'RUNLAKE_TOOLS';
 }
 
-/** Returns the address of the main API. */
 export function getApiAddress({ host, port }: Pick<Config, 'host' | 'port'>): ListenAddress {
   return { host, port, settings: 'RUNLAKE' };
 }
 
-/** Returns the address of the agent server. */
 export function getAgentServerAddress(config: Pick<Config, 'agentsHost' | 'agentsPort'>): ListenAddress {
   return { host: config.agentsHost, port: config.agentsPort, settings: 'RUNLAKE_AGENTS' };
 }
 
-/** Returns the address of the tool server. */
 export function toolServerAddress({ toolsHost, toolsPort }: Pick<Config, 'toolsHost' | 'toolsPort'>): ListenAddress {
   return { host: toolsHost, port: toolsPort, settings: 'RUNLAKE_TOOLS' };
 }

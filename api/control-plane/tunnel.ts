@@ -14,7 +14,6 @@ import { refusalHeader } from '../server/error-response.ts';
 import { toClientHeaders, toHandshakeLines, toReplicaHeaders } from './proxy-headers.ts';
 import { isConnectError } from './send-to-replica.ts';
 
-/** Target of a proxied request. */
 export interface ProxyTarget {
   readonly slug: string;
   /** Path of the deployment, without a slash at the end. */

@@ -77,7 +77,6 @@ interface UsageCheck {
   readonly refusal?: RunlakeError;
 }
 
-/** Checks the usage limits. */
 async function checkUsage(services: Services, { workspaceId }: WorkspaceCaller): Promise<UsageCheck> {
   try {
     const warning = await services.usageLimits.check(workspaceId);

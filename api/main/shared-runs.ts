@@ -99,7 +99,6 @@ const listSharedRuns = defineOperation({
     }),
 });
 
-/** Fields of a query for shared runs. */
 export const sharedQueryFields = {
   filter: optional(Type.String({ description: 'Condition on the run; see the guide.' })),
   cursor: optional(Type.String({ description: '`cursors.next` of the previous page.' })),

@@ -82,7 +82,6 @@ async function readTokens(services: Services, request: GranularUsageRequest, cal
   return readTokenUsage(services, request);
 }
 
-/** Reads the usage of a kind as CSV. */
 export const formatCsvOfKind: Readonly<Record<UsageKind, Format<ReturnType<typeof formatUsageCsv>>>> = {
   traces: async (services, request) =>
     formatUsageCsv(traceColumns, generateUsageRows(await readGranularUsage(services, request))),
@@ -92,7 +91,6 @@ export const formatCsvOfKind: Readonly<Record<UsageKind, Format<ReturnType<typeo
     formatUsageCsv(tokenColumns, (await readTokens(services, request, caller)).rows),
 };
 
-/** Reads the usage of a kind as JSON. */
 export const formatJsonOfKind: Readonly<Record<UsageKind, Format<Buffer>>> = {
   traces: async (services, request) => runInTimeSlices(formatUsageJson(await readGranularUsage(services, request))),
   langsmith_deployments: async ({ database }, request) =>

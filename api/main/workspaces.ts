@@ -35,7 +35,6 @@ const Workspace = Type.Object({
   permissions: Type.Array(Type.String(), { description: 'Permissions of the key of the request.' }),
 });
 
-/** Formats a workspace for the caller. */
 function formatWorkspace(workspace: WorkspaceRecord, caller: Caller) {
   return {
     ...workspace,

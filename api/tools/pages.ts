@@ -81,7 +81,6 @@ function fillPages(items: readonly unknown[], maxChars: number, cut: Cut): unkno
   return page.length > 0 ? [...pages, page] : pages;
 }
 
-/** Truncates a string. */
 type Cut = (text: string) => string;
 
 /** Returns a function that truncates strings to `length` characters, and caches those that it truncated. */

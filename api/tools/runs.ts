@@ -183,7 +183,6 @@ async function* generatePages(api: MainApi, body: StoredRecord, limitRows: numbe
   }
 }
 
-/** Maximum number of runs in an outline. */
 const maxOutlineRuns = 1_000;
 /** Maximum number of runs of the trace that are read to find those of the outline. */
 const maxTraceRuns = 10_000;

@@ -35,7 +35,6 @@ export class SessionTransport implements Transport {
   onclose?: () => void;
   onerror?: (error: Error) => void;
   readonly #streams: WebStandardStreamableHTTPServerTransport;
-  /** Requests that wait for their response. */
   readonly #waiting = new Map<RequestId, (response: JSONRPCMessage) => void>();
   /** Requests whose stream is being created. */
   readonly #handedOver = new Set<RequestId>();

@@ -5,7 +5,6 @@ interface RecentMapShape {
   readonly minEntries: number;
   /** Size of a key in 32-bit words. */
   readonly wordsPerKey: number;
-  /** Number of numbers in a value. */
   readonly numbersPerValue: number;
 }
 

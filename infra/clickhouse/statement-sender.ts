@@ -14,7 +14,6 @@ import { QuerySlots } from './query-slots.ts';
 import { ServerChoice } from './server-choice.ts';
 import { buildLayoutSettings, isReadProfile, type Layout, type Profile, profiles } from './settings.ts';
 
-/** A statement of any kind. */
 export interface StatementRequest extends Omit<Query, 'timeoutMs' | 'signal'> {
   readonly profile: Profile;
   readonly statement: Pick<Statement, 'kind' | 'table'>;

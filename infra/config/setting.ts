@@ -28,7 +28,6 @@ export const url = (...schemes: string[]) =>
   Type.String({ minLength: 1, format: 'uri', pattern: `^(?:${schemes.join('|')})://`, schemes });
 /** `*`, or origins of pages, separated by commas. */
 export const origins = Type.String({ pattern: '^(?:\\*|https?://[^\\s,/]+(?:,\\s*https?://[^\\s,/]+)*)$' });
-/** Splits a list that is separated by commas. */
 export const splitList = (list: string): string[] => list.split(',').map((each) => each.trim());
 /** URLs with one of `schemes`, separated by commas. */
 export const urls = (...schemes: string[]) => {

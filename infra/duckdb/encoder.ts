@@ -34,7 +34,6 @@ export interface Encoder {
   encode(request: EncodeRequest, signal?: AbortSignal): Promise<ParquetFooter>;
   /** Writes some columns of a Parquet file as CSV. */
   list(request: ListRequest, signal?: AbortSignal): Promise<void>;
-  /** Reads the footer of a Parquet file. */
   inspect(file: ParquetFile, signal?: AbortSignal): Promise<ParquetFooter>;
   /** Process id. Undefined while no process is running. */
   readonly pid: number | undefined;

@@ -21,7 +21,6 @@ import type { Logger } from '../telemetry/logger.ts';
 import { counter } from '../telemetry/metrics.ts';
 import { computeBackoffMs, pause } from '../timeouts/backoff.ts';
 
-/** A process of an engine. */
 export interface EngineProcess {
   /** Resolves when the process has exited for any cause. The value is the reason, in one line. Never rejects. */
   readonly exited: Promise<string>;

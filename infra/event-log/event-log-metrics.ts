@@ -25,14 +25,12 @@ const publishSeconds = histogram(
   [0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30],
 );
 
-/** Bytes of events that the log holds in memory: with Kafka until they are durable, without it until they are stored. */
 export const pendingBytes = scrapedGauge(
   'runlake_event_log_pending_bytes',
   'Bytes of events that the event log holds in the memory of this process: with Kafka until they are durable, without it until they are stored.',
   [],
 );
 
-/** Consumer lag of the partitions that this process consumes. */
 export const consumerLag = scrapedGauge(
   'runlake_event_log_lag_events',
   'Events of the log that are not stored yet, by topic and partition.',

@@ -37,7 +37,6 @@ export interface AppliedClickHouse extends AppliedMigration {
   readonly shards: number;
 }
 
-/** Reads the completed migrations of one server. */
 export function readAppliedClickHouse(server: ClickHouse): Promise<AppliedClickHouse[]> {
   const sql = 'SELECT version, name, checksum, shards FROM runlake_migrations WHERE statement = 0';
   return readRecords<AppliedClickHouse>(server, sql);

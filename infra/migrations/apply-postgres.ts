@@ -2,7 +2,6 @@ import type { Database } from '../postgres/pool.ts';
 import { type Migration, toMigrationError } from './load.ts';
 import type { AppliedMigration } from './pending.ts';
 
-/** Reads the completed Postgres migrations. */
 export async function readAppliedPostgres(database: Database): Promise<AppliedMigration[]> {
   // A query of a missing table would be an error in the log of Postgres at each first start.
   const [table] = await database.query<{ name: string | null }>(

@@ -6,7 +6,6 @@ import type { Sealer } from './sealer.ts';
 export interface SealedColumn {
   readonly table: string;
   readonly column: string;
-  /** Columns of the primary key. */
   readonly keyColumns: readonly string[];
   /** Returns what identifies a row for its {@link Sealer}, from the values of the key columns. */
   readonly identify: (...key: string[]) => string;

@@ -1,6 +1,5 @@
 import { createHmac, hkdfSync, timingSafeEqual } from 'node:crypto';
 
-/** Result of opening a token. */
 export type OpenedToken =
   | { readonly kind: 'valid'; readonly text: string }
   | { readonly kind: 'expired' }

@@ -18,7 +18,6 @@ const redactedText = '***';
 const maxDepth = 8;
 const maxValues = 2_000;
 
-/** Returns true if a field with this name holds a secret. */
 export function isSecretName(name: string): boolean {
   const plain = name.toLowerCase().replace(/[-_\s]/g, '');
   return secretNames.has(plain) || secretEndingPattern.test(plain);

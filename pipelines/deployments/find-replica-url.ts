@@ -5,7 +5,6 @@ import { poll } from '../../infra/timeouts/poll.ts';
 import { raceWithAbort } from '../../infra/timeouts/with-timeout.ts';
 import { type ReplicaAddress, readReplicaAddresses, requireSlug } from './replicas.ts';
 
-/** Finds replicas for the proxy. */
 export interface ReplicaFinder {
   /**
    * Returns the address of a replica of the deployment; successive calls rotate through the replicas. Starts a

@@ -236,7 +236,6 @@ export async function readNeededFolders(database: Sql): Promise<NeededFolders> {
   return { builds: new Set(builds.map(({ id }) => id)), workspaces: new Set(workspaces.map(({ id }) => id)) };
 }
 
-/** Progress of the replicas of a revision. */
 export interface ReplicaProgress {
   readonly total: number;
   /** Replicas that answer. Those of a killed host do not count any more when its lease has expired. */
@@ -262,7 +261,6 @@ export async function freeAllLeases(database: Sql): Promise<void> {
   await database.execute('UPDATE deployment_revisions SET lease_until = NULL, host_id = NULL');
 }
 
-/** An address of a deployment. */
 export interface ReplicaAddress {
   readonly deploymentId: string;
   readonly url: string;

@@ -32,7 +32,6 @@ interface Transition {
   readonly when: string;
 }
 
-/** All allowed transitions. */
 export const transitions: readonly Transition[] = [
   { from: 'CREATING', to: 'QUEUED', when: 'a host has accepted its source and its secrets' },
   { from: 'CREATING', to: 'CREATE_FAILED', when: 'its source or its secrets cannot be used' },
@@ -57,7 +56,6 @@ export function isAllowed(from: RevisionStatus, to: RevisionStatus): boolean {
   return transitions.some((transition) => transition.from === from && transition.to === to);
 }
 
-/** Whether the status is final. */
 export function isFinal(status: RevisionStatus): boolean {
   return !transitions.some(({ from }) => from === status);
 }

@@ -195,7 +195,6 @@ export class Checkpoint {
     await this.#write(this.#deps.database, 'latest_cursor = $4, pending_upload = NULL', [cursor]);
   }
 
-  /** Ends the run as COMPLETED. */
   async complete({ lateRuns }: { readonly lateRuns: number }): Promise<void> {
     await this.#write(
       this.#deps.database,

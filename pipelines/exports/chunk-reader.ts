@@ -327,7 +327,6 @@ export async function readChunk(deps: ChunkDeps, request: ChunkRequest, signal: 
 /** Number of rows that DuckDB processes at once, unless a row group or a file ends. */
 const vectorRows = 2_048;
 
-/** Removes the files of derived values. */
 export async function removeDerivedFiles(derived: DerivedFiles | undefined, folder: string): Promise<void> {
   for (const { name } of derived?.files ?? []) await rm(join(folder, name), { force: true });
 }

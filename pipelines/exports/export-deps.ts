@@ -73,7 +73,6 @@ export async function readClock({ database, now = readDatabaseClock }: ClockDeps
 
 export type ClockDeps = Pick<ExportDeps, 'database' | 'now'>;
 
-/** Dependencies of the export workers. */
 export interface ExportWorkerDeps extends ExportDeps {
   readonly log: Pick<EventLog, 'position' | 'isStored'>;
   /**

@@ -75,7 +75,6 @@ interface RunToExport<Read> {
   readonly checkpoint: Checkpoint;
   /** Folder that only this attempt uses. The caller removes it. */
   readonly folder: string;
-  /** Returns the object key of a part. */
   readonly getPartKey: (part: number) => string;
   /** State of the row when the run was claimed. */
   readonly at: Pick<ExportRunRecord, 'rowsTotal' | 'rowsWritten' | 'latestCursor' | 'pendingUpload'> & {

@@ -168,7 +168,6 @@ function sum(numbers: readonly number[]): number {
 }
 
 const maxConcurrentRequests = 8;
-/** Number of files per UPDATE. */
 const filesPerUpdate = 200;
 const checkValiditySeconds = 600;
 /** Adds to the validity for each file of the export, so that a check that needs many calls ends. */

@@ -85,7 +85,6 @@ export function buildScope(
   };
 }
 
-/** Format of the exported files. */
 export interface ExportFormat {
   readonly version: 'v1' | 'v2_beta';
   readonly compression: 'none' | 'gzip' | 'snappy' | 'zstandard';

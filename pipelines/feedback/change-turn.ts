@@ -17,7 +17,6 @@ import { runExclusiveForAll } from '../../infra/fairness/run-exclusive.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import { poll } from '../../infra/timeouts/poll.ts';
 
-/** Id of a feedback entry. */
 export interface FeedbackId {
   readonly tenantId: string;
   readonly id: string;

@@ -18,7 +18,6 @@ export interface OAuthDeps {
   close(): void;
 }
 
-/** Timeout of one request to a provider, in milliseconds. */
 export const providerTimeoutMs = 10_000;
 const maxResponseBytes = 256 * 1024;
 const maxConnections = 64;
@@ -36,7 +35,6 @@ export function openOAuth(config: Config, deps: Pick<OAuthDeps, 'database' | 'se
   return { ...deps, limits: config, allowPrivate: config.allowPrivateEndpoints, fetch: http.fetch, close: http.close };
 }
 
-/** Creates the error for an invalid field of the body. */
 export function createFieldError(field: string, msg: string) {
   return runlakeError('INVALID_REQUEST', {}, { fields: [{ loc: ['body', field], msg, type: 'value_error' }] });
 }

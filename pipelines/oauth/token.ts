@@ -60,7 +60,6 @@ export function listTokens(
   );
 }
 
-/** Whether a user has a token for a provider. */
 export async function hasToken({ database }: OAuthDeps, { workspaceId, userId }: TokenOwner, providerId: string) {
   const found = await database.query(
     `SELECT FROM oauth_tokens t JOIN oauth_providers p ON p.id = t.provider

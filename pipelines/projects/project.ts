@@ -89,7 +89,6 @@ export async function readProject(database: Database, workspaceId: string, proje
   return toProjectRecord(row);
 }
 
-/** Fields of projects in the parameter `filter`. */
 const projectFilterFields = {
   id: { type: 'uuid' },
   name: { type: 'text', isSearchable: true },

@@ -65,7 +65,6 @@ export async function readCommit(database: Sql, repoId: string, commitId: string
   return row!;
 }
 
-/** A commit with its content. */
 export interface CommitContent {
   readonly id: string;
   readonly hash: string;

@@ -27,7 +27,6 @@ export interface QueueItem extends OrderedQueueRun {
   readonly location: LocatedRun | undefined;
 }
 
-/** A run of a queue that is stored. */
 export interface StoredQueueRun extends QueueItem {
   readonly run_id: string;
   readonly location: LocatedRun;

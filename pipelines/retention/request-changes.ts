@@ -7,7 +7,6 @@ import type { Database } from '../../infra/postgres/pool.ts';
 import { readProject } from '../projects/project.ts';
 import type { RetentionConfig } from './lifetimes.ts';
 
-/** Maximum number of traces of a request. */
 export const maxTracesPerRequest = 1_000;
 
 interface TracesOfProject {

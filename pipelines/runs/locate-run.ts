@@ -173,7 +173,6 @@ export async function readDatasetProjectIds(
   return rows.map((row) => row.id);
 }
 
-/** A run named in a request. */
 export interface NamedRun {
   readonly tenantId: string;
   readonly runId: string;

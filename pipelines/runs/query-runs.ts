@@ -235,7 +235,6 @@ function writeRuns(json: JsonChunks, { rows, related }: LoadedRuns, selected: Se
   }
 }
 
-/** Builds the request for a page. */
 async function buildPageRequest(deps: ReadDeps, query: RunQuery): Promise<PageRequest> {
   const { order, limitRows, cursor } = query;
   const after = cursor === undefined ? undefined : readCursor(cursor, order).after;

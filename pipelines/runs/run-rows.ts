@@ -5,7 +5,6 @@ import { modelCallColumns, type RunColumn, type RunKey } from './run-columns.ts'
 import { buildKeysCondition } from './run-scope.ts';
 import { planReading, type RunValue } from './stored-values.ts';
 
-/** A run to read. */
 export interface RunToRead extends RunKey {
   /** False if the run is not a model call; undefined if that is not known. */
   readonly isModelCall?: boolean | undefined;

@@ -24,7 +24,6 @@ const detailFields = {
   total_cost: ['prompt_cost_details', 'completion_cost_details'],
 } as const satisfies Partial<Record<RunFieldName, readonly RunFieldName[]>>;
 
-/** Names that `select` accepts. */
 export type SelectName = RunFieldName | keyof typeof fieldAliases;
 export const selectNames = [...Object.keys(runFields), ...Object.keys(fieldAliases)] as readonly SelectName[];
 
@@ -77,7 +76,6 @@ export function selectWithPreviews(): Selection {
   return createSelection((field) => !omittedByDefault.has(field) || field.endsWith('puts_preview'));
 }
 
-/** Selects all fields except those in `excludedFields`. */
 export function selectAll(excludedFields: readonly RunFieldName[] = []): Selection {
   return createSelection((field) => !excludedFields.includes(field));
 }

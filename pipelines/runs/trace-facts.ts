@@ -92,7 +92,6 @@ async function readTraceTimes(
   return { fromMicros: Math.min(first, last), untilMicrosExclusive: last + 1 };
 }
 
-/** A run as a member of its trace. */
 export interface TraceMember {
   readonly traceId: string;
   readonly runId: string;
@@ -121,7 +120,6 @@ interface MemberRow {
 interface MemberLimits {
   /** Key times that contain the members. Default: from the first to the last run of the traces, which takes a query. */
   readonly window?: TimeWindow;
-  /** Maximum number of members per trace. */
   readonly maxPerTrace?: number;
 }
 

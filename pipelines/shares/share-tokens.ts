@@ -25,7 +25,6 @@ export interface ShareDeps {
 
 export type ShareKind = 'trace' | 'thread' | 'dataset';
 
-/** The object that is shared. */
 export interface ShareTarget {
   readonly kind: ShareKind;
   readonly workspaceId: string;

@@ -2,7 +2,6 @@ import type { ClickHouse, Query, QueryParameter } from '../../infra/clickhouse/c
 import { readNullableTextRows } from '../../infra/clickhouse/row-binary.ts';
 import type { StreamEvent } from './stream-event.ts';
 
-/** One stored event of a stream. */
 export interface StreamRow
   extends Omit<StreamEvent, 'deploymentId' | 'threadId' | 'data' | 'kept' | 'expiresAtMicros'> {
   /** The data of the event, unchanged. */

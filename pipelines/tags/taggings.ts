@@ -117,7 +117,6 @@ export async function addTaggings(
   }
 }
 
-/** Returns whether a resource has all of the tag values. */
 export async function hasTaggings(tx: Sql, resourceId: string, valueIds: readonly string[]): Promise<boolean> {
   const [found] = await tx.query(
     'SELECT WHERE $2::uuid[] <@ array(SELECT tag_value_id FROM taggings WHERE resource_id = $1)',

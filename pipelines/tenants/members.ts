@@ -29,7 +29,6 @@ export function listMembers(database: Database, caller: Caller): Promise<MemberR
   );
 }
 
-/** Limits on the API keys and members of an organisation. */
 export type TenantLimits = Pick<Config, 'maxApiKeys' | 'maxMembers'>;
 
 /** Rolls back the transaction if the inserted user puts the organisation above its limit. @throws LIMIT_REACHED */

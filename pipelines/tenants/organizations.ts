@@ -25,7 +25,6 @@ export interface ListedOrganization extends OrganizationRecord {
   readonly purged_workspaces: number;
 }
 
-/** Reads the organisation of the caller's key. */
 export async function readOrganization(database: Database, caller: Caller): Promise<OrganizationRecord> {
   const [organization] = await database.query<OrganizationRecord>(
     'SELECT id, display_name, created_at FROM organizations WHERE id = $1',

@@ -202,7 +202,6 @@ export async function deleteWorkspace(
   await enqueueWorkspaceDeletion(workspaceId.toLowerCase());
 }
 
-/** Numbers of objects in a workspace. */
 export interface WorkspaceStats {
   readonly tenant_id: string;
   readonly dataset_count: number;

@@ -25,7 +25,6 @@ export interface AgentUsageRow extends BucketBounds {
   readonly uptimeSeconds: number;
 }
 
-/** The column of each grouping. */
 const columns: Readonly<Record<Grouping, string>> = {
   workspace: 'workspace_id',
   project: 'project_name',

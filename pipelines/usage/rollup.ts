@@ -141,7 +141,6 @@ export interface RollUpOptions extends RollUpDeps {
   readonly limits?: RollUpLimits;
 }
 
-/** Starts the loop of the usage roll-up. */
 export function startRollUp({ database, clickhouse, intervalMs, logger, limits = {} }: RollUpOptions): RollUp {
   const loop = startRollUpLoop({
     name: 'usage roll-up',

@@ -37,7 +37,6 @@ export interface UsageLimit {
 
 const columns = 'id, workspace_id AS tenant_id, limit_type, limit_value, is_hard, created_at, updated_at';
 
-/** Lists the limits of the given workspaces. */
 export function listUsageLimits(database: Sql, workspaceIds: readonly string[]): Promise<UsageLimit[]> {
   return database.query<UsageLimit>(
     `SELECT ${columns} FROM usage_limits WHERE workspace_id = ANY ($1::uuid[])

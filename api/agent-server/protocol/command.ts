@@ -49,7 +49,6 @@ export interface CommandSuccess {
   readonly meta: { readonly thread_id: string; readonly applied_through_seq: number };
 }
 
-/** Error that rejects a command. */
 export class CommandRejectedError extends Error {
   readonly code: CommandErrorCode;
 

@@ -94,7 +94,6 @@ async function hasOpenInterrupt(
   return (runId !== undefined && thread.status === 'busy') || thread.interruptIds.length > 0;
 }
 
-/** Returns true if a run has streamed an interrupt. */
 async function hasStreamedInterrupt({ agents, threadId }: CommandContext, runId: string): Promise<boolean> {
   const { deploymentId, hub } = agents;
   const reader = await hub.readRun({ deploymentId, threadId, runId }, 'start');

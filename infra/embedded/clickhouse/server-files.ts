@@ -36,7 +36,6 @@ export interface ServerFiles {
   readonly process: string;
 }
 
-/** Returns the paths of the server's files in its folder. */
 export function getServerFiles(folder: string): ServerFiles {
   return {
     data: join(folder, 'data'),

@@ -1,4 +1,3 @@
-/** A request that is waiting to be written. */
 export interface WaitingRequest {
   /** Id of the organisation. Undefined for Runlake's internal work. */
   readonly tenantId: string | undefined;

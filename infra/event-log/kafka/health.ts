@@ -18,7 +18,6 @@ import {
   type TopicSettings,
 } from './topics.ts';
 
-/** Returns separate health checks for Kafka and for the schema registry. */
 export function createKafkaHealthChecks(admin: KafkaAdmin, registry: SchemaRegistry): HealthCheck[] {
   return [
     { name: 'kafka', check: () => admin.call(async (client) => void (await client.describeCluster())) },

@@ -171,7 +171,6 @@ export interface S3Credentials {
   readonly sessionToken?: string | undefined;
 }
 
-/** A bucket and its connection options. */
 export interface S3Options {
   /** Undefined if `endpointUrl` contains the bucket. */
   readonly bucket: string | undefined;

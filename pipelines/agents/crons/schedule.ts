@@ -138,7 +138,6 @@ function isTimeZone(name: string): boolean {
   }
 }
 
-/** Returns the local time of the zone at an instant. */
 function getLocalTime(instantMs: number, timeZone: string): number {
   return instantMs + getOffsetMs(instantMs, timeZone);
 }

@@ -293,7 +293,6 @@ export async function searchCrons(
   );
 }
 
-/** Counts the crons that match `filter`. */
 export async function countCrons(sql: Sql, deploymentId: string, filter: CronFilter): Promise<number> {
   const [row] = await sql.query<{ crons: number }>(
     `SELECT count(*) AS crons FROM agents.crons WHERE ${filterCondition}`,

@@ -80,7 +80,6 @@ const fileSchema = Type.Object({
 
 type FileContent = Static<typeof fileSchema>;
 
-/** Reference to an export of a module. */
 export interface ExportReference {
   /** Absolute path of the module. */
   readonly path: string;

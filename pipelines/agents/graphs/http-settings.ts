@@ -137,5 +137,4 @@ export function toHeaderPatterns(choice: ConfigurableHeaders | null | undefined)
   };
 }
 
-/** Headers that contain API keys. */
 const apiKeyHeaders: ReadonlySet<string> = new Set(['x-api-key', 'x-service-key']);

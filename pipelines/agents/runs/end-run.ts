@@ -184,7 +184,6 @@ type RunToRelease = Pick<ClaimedRun, 'deploymentId' | 'threadId' | 'runId' | 'le
 interface RequeueOptions {
   /** Whether the next attempt must be the only run in its worker. */
   readonly alone: boolean;
-  /** Whether the attempt counts as lost. */
   readonly countsAsLost: boolean;
 }
 

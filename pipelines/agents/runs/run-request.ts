@@ -115,7 +115,6 @@ export interface RunRequest {
 export interface RunRules {
   /** Selects the headers of a request that are copied to its run. */
   readonly copiesHeader: HeaderRule;
-  /** Checks webhooks. */
   readonly webhooks: Pick<WebhookRules, 'check'>;
   /** Whether the server has a public address for feedback links. If false, requests with `feedback_keys` are refused. */
   readonly acceptsFeedbackKeys: boolean;

@@ -32,7 +32,6 @@ export interface GraphConfig {
   readonly [key: string]: unknown;
 }
 
-/** The ids of a run. */
 export interface RunIds {
   readonly deploymentId: string;
   readonly threadId: string;

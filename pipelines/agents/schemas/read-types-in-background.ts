@@ -30,7 +30,6 @@ export interface TypesOptions {
   /** The usable graphs. */
   readonly graphs: readonly GraphSource[];
   readonly pool: Pick<WorkerPool, 'query'>;
-  /** Folder for the cached types. */
   readonly cacheFolder: string;
   /** Timeout for one graph. If 0, types are not read. */
   readonly limitMs: number;

@@ -12,7 +12,6 @@ import {
 /** Relation of an event to a reader's position: the next event, an event to skip, or an event after a gap. */
 export type EventOrder = 'next' | 'past' | 'gap';
 
-/** The position of a reader in its stream. */
 export interface ReadPosition {
   /** Whether the next sequence number is known. False for a reader from `now` before its first event. */
   readonly isPositionKnown: boolean;

@@ -23,7 +23,6 @@ export interface KubernetesObjectOptions extends ImageDriverOptions {
   readonly drainTimeoutMs: number;
 }
 
-/** Labels of all objects of a replica. */
 export const replicaLabels = { installation: 'runlake/installation', replica: 'runlake/replica' } as const;
 /**
  * Returns the objects in the order in which they are created.

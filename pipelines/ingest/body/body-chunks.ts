@@ -6,7 +6,6 @@ const minChunkBytes = 4 * 1024;
 const maxBlockBytes = 64 * 1024;
 
 export interface BodyLimit {
-  /** Maximum number of bytes. */
   readonly maxBytes: number;
   /** Setting that configures `maxBytes`, or another name of the limit; named in the error. */
   readonly limitName: string;

@@ -242,7 +242,6 @@ export function readAttributes(
   return attributes;
 }
 
-/** Writes attributes as a JSON object. */
 export function writeObject(context: SpanContext, attributes: AttributeList, depth = 0): void {
   const { out } = context;
   out.byte(0x7b);

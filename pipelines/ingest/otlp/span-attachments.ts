@@ -4,7 +4,6 @@ import { readAttributeHead } from './any-value.ts';
 import { detectEmbeddedJson } from './json-text.ts';
 import type { SpanContext } from './span-context.ts';
 
-/** An attachment of a span. */
 export interface SpanAttachment {
   readonly name: string;
   readonly mimeType: string;

@@ -111,7 +111,6 @@ export function writeListedEvents(context: SpanContext, side: 'input' | 'output'
   return true;
 }
 
-/** One Event of a span. */
 export interface SpanEvent {
   /** Name in Latin-1, like attribute names. */
   readonly name: string;

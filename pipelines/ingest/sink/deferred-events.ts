@@ -141,7 +141,6 @@ export async function releaseEvents(database: Sql, events: readonly DeferredEven
   await database.query('DELETE FROM deferred_events WHERE id = ANY($1::bigint[])', [events.map((event) => event.id)]);
 }
 
-/** Returns whether any event of `topic` is deferred. */
 export async function hasDeferredEvents(database: Database, topic: string): Promise<boolean> {
   return (await database.query('SELECT 1 FROM deferred_events WHERE topic = $1 LIMIT 1', [topic])).length > 0;
 }

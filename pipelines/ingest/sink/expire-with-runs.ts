@@ -26,7 +26,6 @@ interface ExpiryDeps {
   readonly marks: TraceMarks;
 }
 
-/** Returns whether any trace can expire. */
 function canExpire({ retentionShortlivedDays, retentionLonglivedDays }: RetentionConfig): boolean {
   return retentionShortlivedDays !== undefined || retentionLonglivedDays !== undefined;
 }

@@ -52,7 +52,6 @@ export async function deleteContestedTraces(database: Sql, before: Date): Promis
   await database.query('DELETE FROM contested_traces WHERE noticed_at < $1', [before.toISOString()]);
 }
 
-/** Returns the traces among `traces` that are contested. */
 export async function findContestedTraces(database: Sql, traces: readonly TenantTrace[]): Promise<TenantTrace[]> {
   return database.query<TenantTrace>(
     `SELECT tenant_id AS "tenantId", trace_id AS "traceId" FROM contested_traces

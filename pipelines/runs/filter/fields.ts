@@ -50,7 +50,6 @@ export const operatorsByType: Readonly<Record<FieldType, readonly Operator[]>> =
 const key = (family: PairFamily) => ({ type: 'text', family, isKey: true }) as const;
 const value = (family: PairFamily) => ({ type: 'pair-value', family }) as const;
 
-/** The fields of runs, by name. */
 export const runFilterFields = {
   id: { type: 'uuid' },
   name: { type: 'text', isSearchable: true },

@@ -19,7 +19,6 @@ const columnTypes = { uuid: 'uuid', time: 'timestamptz', text: 'text', choice: '
 
 type RowField = Field & { readonly type: keyof typeof columnTypes | 'object' | 'document' | 'pair-value' };
 
-/** A table whose rows can be filtered. */
 export interface FilteredTable<Name extends string> {
   readonly fields: Readonly<Record<Name, RowField>>;
   /** Columns of the fields whose column has another name than the field. */
@@ -28,7 +27,6 @@ export interface FilteredTable<Name extends string> {
   readonly metadataColumn: string;
 }
 
-/** Translates a condition on a row of `table`. */
 export function writeRowCondition<Name extends string>(
   condition: Condition<Name>,
   table: FilteredTable<Name>,

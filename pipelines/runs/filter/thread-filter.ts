@@ -54,7 +54,6 @@ function refuseSearch(condition: Condition<ThreadField>): ThreadCondition {
   }
 }
 
-/** Returns the fields that a condition compares. */
 export function listThreadFields(condition: ThreadCondition): ReadonlySet<ThreadField> {
   if (condition.kind === 'compare') return new Set([condition.field]);
   const terms = condition.kind === 'not' ? [condition.term] : condition.terms;

@@ -250,7 +250,6 @@ export interface FactRollUpOptions extends FactDeps {
   readonly logger: Logger;
 }
 
-/** Starts the loop of the roll-up of facts. */
 export function startFactRollUp({ intervalMs, logger, ...deps }: FactRollUpOptions): RollUp {
   return startRollUpLoop({
     name: 'fact roll-up',

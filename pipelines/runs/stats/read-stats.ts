@@ -240,7 +240,6 @@ function formatDetails(rows: readonly DetailRow[]): RunStats {
   );
 }
 
-/** Reads the feedback on the matching runs, by group. */
 async function readFeedbackByGroup(clickhouse: ClickHouse, set: RunSet) {
   const ratedCondition = 'id IN (SELECT run_id FROM feedback WHERE tenant_id = {tenant:UUID})';
   const { sql, ...query } = buildStatRows(set, ['id'], ratedCondition);

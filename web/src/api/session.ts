@@ -133,7 +133,6 @@ export function useExistingWorkspace(): void {
   });
 }
 
-/** Returns whether the session has a permission. */
 export function usePermission(permission: string): boolean {
   return useSession().permissions.includes(permission);
 }

@@ -123,7 +123,6 @@ export class RunWorkerHandle extends WorkerHandle {
     this.#onChange();
   }
 
-  /** Kills the process if all its runs are abandoned. */
   #killIfAbandoned(): void {
     const slots = [...this.#slots.values()];
     if (slots.length > 0 && slots.every((slot) => slot.abandoned)) this.kill('external', 'a stopped run did not end');

@@ -13,7 +13,6 @@ import './datasets.css';
 const route = getRouteApi('/shell/datasets');
 const pageSize = 100;
 
-/** The datasets of the workspace. */
 export function Datasets() {
   const { name = '' } = route.useSearch();
   const navigate = useNavigate({ from: '/datasets' });

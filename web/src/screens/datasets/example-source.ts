@@ -114,7 +114,6 @@ export function listSplits({ metadata }: Example): readonly string[] {
   return Array.isArray(splits) ? splits.map(String) : [];
 }
 
-/** Returns the metadata without the splits. */
 export function omitSplits({ metadata }: Example): Readonly<Record<string, unknown>> {
   const { dataset_split: _, ...others } = metadata ?? {};
   return others;

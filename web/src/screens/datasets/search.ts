@@ -18,7 +18,6 @@ export interface DatasetSearch {
   readonly to?: string | undefined;
 }
 
-/** Properties of the tabs of a dataset. */
 export interface DatasetTab {
   readonly datasetId: string;
   readonly search: DatasetSearch;

@@ -90,7 +90,6 @@ function ProgressCells({ progress }: { readonly progress: BulkExport['progress']
   );
 }
 
-/** Returns the range or the interval of an export. */
 export function describeRange({ start_time, end_time, interval_hours }: BulkExport): string {
   if (interval_hours !== null) return `Every ${interval_hours} h from ${formatUtcDay(start_time)}`;
   return `${formatUtcDay(start_time)} – ${end_time === null ? '…' : formatUtcDay(end_time)}`;

@@ -9,7 +9,6 @@ import { readForm } from '../../components/read-form.ts';
 import { Problem, QueryState } from '../../components/states.tsx';
 import { TextCell, TimeCell } from '../../components/text.tsx';
 
-/** Members of the organization. */
 export function Members() {
   const client = useQueryClient();
   const canManage = usePermission('organization:manage');

@@ -12,7 +12,6 @@ import { Value } from '../../components/text.tsx';
 
 const maxListed = 50;
 
-/** Adds a run to annotation queues. */
 export function QueueButton({ runId }: { readonly runId: string }) {
   const canRead = usePermission('annotation-queues:read');
   const canUpdate = usePermission('annotation-queues:update');

@@ -28,7 +28,6 @@ export interface UsageGroupSeries {
 const colors = ['#1d87a8', '#d0782a', '#7b5cc4', '#3a9b62', '#c4506e', '#8f8a1f', '#5a7fd6', '#a0693f'];
 const otherColor = '#7d8894';
 
-/** Formats of the metrics. */
 export const metricFormats: Readonly<Record<UsageMetric, (value: number) => string>> = {
   traces: formatCount,
   tokens: formatCount,
