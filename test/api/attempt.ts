@@ -3,8 +3,8 @@ export interface Attempt {
   readonly url: string;
   readonly payload?: object | string;
   readonly headers?: Readonly<Record<string, string>>;
-  /** Statuses that a caller without access to the resource may get. */
-  readonly answers: readonly number[];
+  /** Statuses that a caller without access to the resource may get. Default: {@link closed}. */
+  readonly answers?: readonly number[];
 }
 
 export const closed = [403, 404];

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { type Attempt, closed, own } from './attempt.ts';
+import { type Attempt, own } from './attempt.ts';
 import type { ApiUnderTest } from './start-api.ts';
 
 export interface DatasetVictim {
@@ -47,25 +47,22 @@ export const datasetAttempts: Readonly<Record<string, (victim: DatasetVictim) =>
     payload: { id: datasetId, name: `mine ${randomUUID()}` },
     answers: [409],
   }),
-  getDataset: ({ datasetId }) => ({ url: `/datasets/${datasetId}`, answers: closed }),
-  updateDataset: ({ datasetId }) => ({ url: `/datasets/${datasetId}`, payload: { name: 'stolen' }, answers: closed }),
-  deleteDataset: ({ datasetId }) => ({ url: `/datasets/${datasetId}`, answers: closed }),
-  listDatasetVersions: ({ datasetId }) => ({ url: `/datasets/${datasetId}/versions`, answers: closed }),
-  getDatasetVersion: ({ datasetId }) => ({ url: `/datasets/${datasetId}/version?tag=latest`, answers: closed }),
+  getDataset: ({ datasetId }) => ({ url: `/datasets/${datasetId}` }),
+  updateDataset: ({ datasetId }) => ({ url: `/datasets/${datasetId}`, payload: { name: 'stolen' } }),
+  deleteDataset: ({ datasetId }) => ({ url: `/datasets/${datasetId}` }),
+  listDatasetVersions: ({ datasetId }) => ({ url: `/datasets/${datasetId}/versions` }),
+  getDatasetVersion: ({ datasetId }) => ({ url: `/datasets/${datasetId}/version?tag=latest` }),
   tagDatasetVersion: ({ datasetId }) => ({
     url: `/datasets/${datasetId}/tags`,
     payload: { as_of: 'latest', tag: 'stolen' },
-    answers: closed,
   }),
   diffDatasetVersions: ({ datasetId }) => ({
     url: `/datasets/${datasetId}/versions/diff?from_version=2020-01-01&to_version=latest`,
-    answers: closed,
   }),
-  listDatasetSplits: ({ datasetId }) => ({ url: `/datasets/${datasetId}/splits`, answers: closed }),
+  listDatasetSplits: ({ datasetId }) => ({ url: `/datasets/${datasetId}/splits` }),
   updateDatasetSplit: ({ datasetId, exampleId }) => ({
     url: `/datasets/${datasetId}/splits`,
     payload: { split_name: 'stolen', examples: [exampleId] },
-    answers: closed,
   }),
   uploadDataset: () => ({
     url: '/datasets/upload',
@@ -73,87 +70,65 @@ export const datasetAttempts: Readonly<Record<string, (victim: DatasetVictim) =>
     payload: `--cut\r\nContent-Disposition: form-data; name="file"\r\n\r\na\r\n1\r\n--cut--\r\n`,
     answers: [422],
   }),
-  downloadDatasetCsv: ({ datasetId }) => ({ url: `/datasets/${datasetId}/csv`, answers: closed }),
-  downloadDatasetJsonl: ({ datasetId }) => ({ url: `/datasets/${datasetId}/jsonl`, answers: closed }),
-  downloadDatasetOpenAi: ({ datasetId }) => ({ url: `/datasets/${datasetId}/openai`, answers: closed }),
-  downloadDatasetOpenAiFineTuning: ({ datasetId }) => ({ url: `/datasets/${datasetId}/openai_ft`, answers: closed }),
+  downloadDatasetCsv: ({ datasetId }) => ({ url: `/datasets/${datasetId}/csv` }),
+  downloadDatasetJsonl: ({ datasetId }) => ({ url: `/datasets/${datasetId}/jsonl` }),
+  downloadDatasetOpenAi: ({ datasetId }) => ({ url: `/datasets/${datasetId}/openai` }),
+  downloadDatasetOpenAiFineTuning: ({ datasetId }) => ({ url: `/datasets/${datasetId}/openai_ft` }),
   cloneDataset: ({ datasetId }) => ({
     url: '/datasets/clone',
     payload: { source_dataset_id: datasetId, target_dataset_id: datasetId },
-    answers: closed,
   }),
-  getDatasetShare: ({ datasetId }) => ({ url: `/datasets/${datasetId}/share`, answers: closed }),
-  shareDataset: ({ datasetId }) => ({ url: `/datasets/${datasetId}/share`, answers: closed }),
+  getDatasetShare: ({ datasetId }) => ({ url: `/datasets/${datasetId}/share` }),
+  shareDataset: ({ datasetId }) => ({ url: `/datasets/${datasetId}/share` }),
   // Does nothing, because the victim's share must remain.
   unshareDataset: ({ datasetId }) => ({ url: `/datasets/${datasetId}/share`, answers: own }),
   listExperimentRuns: ({ datasetId, projectId }) => ({
     url: `/datasets/${datasetId}/runs`,
     payload: { session_ids: [projectId] },
-    answers: closed,
   }),
   queryExperimentRuns: ({ datasetId, projectId }) => ({
     url: `/api/v2/datasets/${datasetId}/experiment-runs`,
     payload: { experiment_ids: [projectId] },
-    answers: closed,
   }),
   createComparativeExperiment: ({ datasetId, projectId }) => ({
     url: '/datasets/comparative',
     payload: { reference_dataset_id: datasetId, experiment_ids: [projectId], name: 'stolen' },
-    answers: closed,
   }),
-  listComparativeExperiments: ({ datasetId }) => ({ url: `/datasets/${datasetId}/comparative`, answers: closed }),
-  deleteComparativeExperiment: ({ comparisonId }) => ({
-    url: `/datasets/comparative/${comparisonId}`,
-    answers: closed,
-  }),
+  listComparativeExperiments: ({ datasetId }) => ({ url: `/datasets/${datasetId}/comparative` }),
+  deleteComparativeExperiment: ({ comparisonId }) => ({ url: `/datasets/comparative/${comparisonId}` }),
   createExampleParts: ({ datasetId }) => ({
     url: `/v1/platform/datasets/${datasetId}/examples`,
     ...exampleParts(randomUUID()),
-    answers: closed,
   }),
   updateExampleParts: ({ datasetId, exampleId }) => ({
     url: `/v1/platform/datasets/${datasetId}/examples`,
     ...exampleParts(exampleId),
-    answers: closed,
   }),
   upsertExampleParts: ({ datasetId, exampleId }) => ({
     url: '/v1/platform/examples/multipart',
     ...exampleParts(exampleId, { dataset_id: datasetId }),
-    answers: closed,
   }),
   updateExampleMetadata: ({ datasetId, exampleId }) => ({
     url: `/v1/platform/datasets/${datasetId}/examples/metadata`,
     payload: { example_ids: [exampleId], operations: [{ key: 'a', operation: 'SET', value: 'stolen' }] },
-    answers: closed,
   }),
   deleteExampleList: ({ exampleId }) => ({
     url: '/v1/platform/datasets/examples/delete',
     payload: { example_ids: [exampleId], hard_delete: true },
-    answers: closed,
   }),
   listExamples: ({ exampleId }) => ({ url: `/examples?id=${exampleId}`, answers: own }),
-  countExamples: ({ datasetId }) => ({ url: `/examples/count?dataset=${datasetId}`, answers: closed }),
-  createExample: ({ datasetId }) => ({
-    url: '/examples',
-    payload: { dataset_id: datasetId, inputs: {} },
-    answers: closed,
-  }),
-  createExamples: ({ datasetId }) => ({
-    url: '/examples/bulk',
-    payload: [{ dataset_id: datasetId, inputs: {} }],
-    answers: closed,
-  }),
+  countExamples: ({ datasetId }) => ({ url: `/examples/count?dataset=${datasetId}` }),
+  createExample: ({ datasetId }) => ({ url: '/examples', payload: { dataset_id: datasetId, inputs: {} } }),
+  createExamples: ({ datasetId }) => ({ url: '/examples/bulk', payload: [{ dataset_id: datasetId, inputs: {} }] }),
   updateExamples: ({ datasetId, exampleId }) => ({
     url: '/examples/bulk',
     payload: [{ id: exampleId, dataset_id: datasetId, inputs: {} }],
-    answers: closed,
   }),
-  getExample: ({ exampleId }) => ({ url: `/examples/${exampleId}`, answers: closed }),
-  updateExample: ({ exampleId }) => ({ url: `/examples/${exampleId}`, payload: { inputs: {} }, answers: closed }),
-  deleteExample: ({ exampleId }) => ({ url: `/examples/${exampleId}`, answers: closed }),
+  getExample: ({ exampleId }) => ({ url: `/examples/${exampleId}` }),
+  updateExample: ({ exampleId }) => ({ url: `/examples/${exampleId}`, payload: { inputs: {} } }),
+  deleteExample: ({ exampleId }) => ({ url: `/examples/${exampleId}` }),
   deleteDatasetExample: ({ datasetId, exampleId }) => ({
     url: `/v1/platform/datasets/${datasetId}/examples/${exampleId}`,
-    answers: closed,
   }),
-  deleteExamples: ({ exampleId }) => ({ url: `/examples?example_ids=${exampleId}`, answers: closed }),
+  deleteExamples: ({ exampleId }) => ({ url: `/examples?example_ids=${exampleId}` }),
 };

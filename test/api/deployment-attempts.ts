@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { FastifyInstance } from 'fastify';
-import { type Attempt, closed, own } from './attempt.ts';
+import { type Attempt, own } from './attempt.ts';
 import type { SessionHeaders } from './session-attempts.ts';
 
 /** A deployment that strangers attack. */
@@ -42,26 +42,21 @@ export const deploymentAttempts: Readonly<Record<string, (victim: DeploymentVict
     answers: [400],
   }),
   listDeployments: ({ deploymentId }) => ({ url: `/v2/deployments?deployment_ids=${deploymentId}`, answers: own }),
-  getDeployment: ({ deploymentId }) => ({ url: `/v2/deployments/${deploymentId}`, answers: closed }),
+  getDeployment: ({ deploymentId }) => ({ url: `/v2/deployments/${deploymentId}` }),
   updateDeployment: ({ deploymentId }) => ({
     url: `/v2/deployments/${deploymentId}`,
     payload: { secrets: [{ name: 'STOLEN', value: 'stolen' }] },
-    answers: closed,
   }),
-  deleteDeployment: ({ deploymentId }) => ({ url: `/v2/deployments/${deploymentId}`, answers: closed }),
+  deleteDeployment: ({ deploymentId }) => ({ url: `/v2/deployments/${deploymentId}` }),
   deleteDeployments: ({ deploymentId }) => ({ url: `/v2/deployments?deployment_ids=${deploymentId}`, answers: [207] }),
-  listRevisions: ({ deploymentId }) => ({ url: `/v2/deployments/${deploymentId}/revisions`, answers: closed }),
-  getRevision: (victim) => ({ url: revisionOf(victim), answers: closed }),
-  createRevision: ({ deploymentId }) => ({
-    url: `/v2/deployments/${deploymentId}/revisions`,
-    payload: {},
-    answers: closed,
-  }),
-  redeployRevision: (victim) => ({ url: `${revisionOf(victim)}/redeploy`, answers: closed }),
-  getRevisionLogs: (victim) => ({ url: `${revisionOf(victim)}/logs`, answers: closed }),
-  getBuildLogs: (victim) => ({ url: `${projectOf(victim)}/build_logs`, payload: {}, answers: closed }),
-  getDeployLogs: (victim) => ({ url: `${projectOf(victim)}/deploy_logs`, payload: {}, answers: closed }),
-  createUploadUrl: ({ deploymentId }) => ({ url: `/v2/deployments/${deploymentId}/upload-url`, answers: closed }),
+  listRevisions: ({ deploymentId }) => ({ url: `/v2/deployments/${deploymentId}/revisions` }),
+  getRevision: (victim) => ({ url: revisionOf(victim) }),
+  createRevision: ({ deploymentId }) => ({ url: `/v2/deployments/${deploymentId}/revisions`, payload: {} }),
+  redeployRevision: (victim) => ({ url: `${revisionOf(victim)}/redeploy` }),
+  getRevisionLogs: (victim) => ({ url: `${revisionOf(victim)}/logs` }),
+  getBuildLogs: (victim) => ({ url: `${projectOf(victim)}/build_logs`, payload: {} }),
+  getDeployLogs: (victim) => ({ url: `${projectOf(victim)}/deploy_logs`, payload: {} }),
+  createUploadUrl: ({ deploymentId }) => ({ url: `/v2/deployments/${deploymentId}/upload-url` }),
 };
 
 /**

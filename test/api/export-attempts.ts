@@ -1,5 +1,5 @@
 import type { ExportUnderTest } from './add-export.ts';
-import { type Attempt, closed, own } from './attempt.ts';
+import { type Attempt, own } from './attempt.ts';
 
 /** Attempts to use the bulk exports of another workspace, by operation. */
 export const exportAttempts: Readonly<
@@ -13,30 +13,18 @@ export const exportAttempts: Readonly<
       start_time: '2026-03-05T00:00:00Z',
       end_time: '2026-03-06T00:00:00Z',
     },
-    answers: closed,
   }),
   listBulkExports: ({ destinationId, projectId }) => ({
     url: `/bulk-exports?session_id=${projectId}&bulk_export_destination_id=${destinationId}`,
     answers: own,
   }),
-  listScheduledExportRuns: ({ exportId }) => ({
-    url: `/bulk-exports/runs?source_bulk_export_id=${exportId}`,
-    answers: closed,
-  }),
-  getBulkExport: ({ exportId }) => ({ url: `/bulk-exports/${exportId}`, answers: closed }),
-  cancelBulkExport: ({ exportId }) => ({
-    url: `/bulk-exports/${exportId}`,
-    payload: { status: 'Cancelled' },
-    answers: closed,
-  }),
-  listBulkExportRuns: ({ exportId }) => ({ url: `/bulk-exports/${exportId}/runs`, answers: closed }),
-  getBulkExportRun: ({ exportId, exportRunId }) => ({
-    url: `/bulk-exports/${exportId}/runs/${exportRunId}`,
-    answers: closed,
-  }),
+  listScheduledExportRuns: ({ exportId }) => ({ url: `/bulk-exports/runs?source_bulk_export_id=${exportId}` }),
+  getBulkExport: ({ exportId }) => ({ url: `/bulk-exports/${exportId}` }),
+  cancelBulkExport: ({ exportId }) => ({ url: `/bulk-exports/${exportId}`, payload: { status: 'Cancelled' } }),
+  listBulkExportRuns: ({ exportId }) => ({ url: `/bulk-exports/${exportId}/runs` }),
+  getBulkExportRun: ({ exportId, exportRunId }) => ({ url: `/bulk-exports/${exportId}/runs/${exportRunId}` }),
   listBulkExportRunFiles: ({ exportId, exportRunId }) => ({
     url: `/bulk-exports/${exportId}/runs/${exportRunId}/files`,
-    answers: closed,
   }),
   createBulkExportDestination: () => ({
     url: '/bulk-exports/destinations',
@@ -49,21 +37,11 @@ export const exportAttempts: Readonly<
     answers: [400],
   }),
   listBulkExportDestinations: () => ({ url: '/bulk-exports/destinations', answers: own }),
-  getBulkExportDestination: ({ destinationId }) => ({
-    url: `/bulk-exports/destinations/${destinationId}`,
-    answers: closed,
-  }),
+  getBulkExportDestination: ({ destinationId }) => ({ url: `/bulk-exports/destinations/${destinationId}` }),
   updateBulkExportDestination: ({ destinationId }) => ({
     url: `/bulk-exports/destinations/${destinationId}`,
     payload: { display_name: 'stolen' },
-    answers: closed,
   }),
-  checkBulkExportDestination: ({ destinationId }) => ({
-    url: `/bulk-exports/destinations/${destinationId}/check`,
-    answers: closed,
-  }),
-  deleteBulkExportDestination: ({ destinationId }) => ({
-    url: `/bulk-exports/destinations/${destinationId}`,
-    answers: closed,
-  }),
+  checkBulkExportDestination: ({ destinationId }) => ({ url: `/bulk-exports/destinations/${destinationId}/check` }),
+  deleteBulkExportDestination: ({ destinationId }) => ({ url: `/bulk-exports/destinations/${destinationId}` }),
 };

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { type Attempt, closed, own } from './attempt.ts';
+import { type Attempt, own } from './attempt.ts';
 
 interface KeyVictim {
   readonly workspaceId: string;
@@ -19,13 +19,12 @@ export const keyAttempts: Readonly<Record<string, (victim: KeyVictim) => Attempt
     answers: [200, 403],
   }),
   listApiKeys: () => ({ url: '/api-key', answers: own }),
-  createApiKey: ({ workspaceId }) => ({ url: '/api-key', payload: { workspaces: [workspaceId] }, answers: closed }),
-  revokeApiKey: ({ keyId }) => ({ url: `/api-key/${keyId}`, answers: closed }),
+  createApiKey: ({ workspaceId }) => ({ url: '/api-key', payload: { workspaces: [workspaceId] } }),
+  revokeApiKey: ({ keyId }) => ({ url: `/api-key/${keyId}` }),
   listServiceKeys: () => ({ url: '/orgs/current/service-keys', answers: own }),
   createServiceKey: ({ workspaceId }) => ({
     url: '/orgs/current/service-keys',
     payload: { default_workspace_id: workspaceId },
-    answers: closed,
   }),
-  revokeServiceKey: ({ keyId }) => ({ url: `/orgs/current/service-keys/${keyId}`, answers: closed }),
+  revokeServiceKey: ({ keyId }) => ({ url: `/orgs/current/service-keys/${keyId}` }),
 };

@@ -1,4 +1,4 @@
-import { type Attempt, closed, own } from './attempt.ts';
+import { type Attempt, own } from './attempt.ts';
 import type { ApiUnderTest, OrganizationUnderTest } from './start-api.ts';
 
 /** The names contain no word of the victim, because responses may repeat the names of a request. */
@@ -18,7 +18,6 @@ export const oauthAttempts: Readonly<Record<string, (victim: OAuthVictim) => Att
   authenticate: ({ tokenId }) => ({
     url: '/v2/auth/authenticate',
     payload: { user_id: 'anna', provider, scopes: [], token_id: tokenId },
-    answers: closed,
   }),
   waitForAuthentication: ({ authenticationId }) => ({
     url: `/v2/auth/wait/${authenticationId}?timeout=0`,
@@ -48,28 +47,22 @@ export const oauthAttempts: Readonly<Record<string, (victim: OAuthVictim) => Att
   updateOAuthProvider: () => ({
     url: `/v2/auth/providers/${provider}`,
     payload: { token_url: 'https://example.com/stolen' },
-    answers: closed,
   }),
-  deleteOAuthProvider: () => ({ url: `/v2/auth/providers/${provider}`, answers: closed }),
+  deleteOAuthProvider: () => ({ url: `/v2/auth/providers/${provider}` }),
   listOAuthTokens: () => ({ url: `/v2/auth/tokens?${user}`, answers: own }),
   oauthTokenExists: () => ({ url: `/v2/auth/tokens/exists?${user}&provider_id=${provider}`, answers: own }),
-  getOAuthToken: ({ tokenId }) => ({ url: `/v2/auth/tokens/${tokenId}?${user}`, answers: closed }),
+  getOAuthToken: ({ tokenId }) => ({ url: `/v2/auth/tokens/${tokenId}?${user}` }),
   updateOAuthToken: ({ tokenId }) => ({
     url: `/v2/auth/tokens/${tokenId}/metadata?${user}`,
     payload: { provider_account_label: 'stolen' },
-    answers: closed,
   }),
-  deleteOAuthToken: ({ tokenId }) => ({ url: `/v2/auth/tokens/${tokenId}?${user}`, answers: closed }),
+  deleteOAuthToken: ({ tokenId }) => ({ url: `/v2/auth/tokens/${tokenId}?${user}` }),
   deleteOAuthTokens: () => ({ url: `/v2/auth/tokens?${user}&provider_id=${provider}`, answers: own }),
   slackTokenExists: () => ({ url: '/v2/auth/tokens/workspace/slack/exists', answers: own }),
   deleteSlackTokens: () => ({ url: '/v2/auth/tokens/workspace/slack', answers: [200, 403] }),
   listAgentConnections: () => ({ url: `${connectionsUrl}?${user}`, answers: own }),
-  createAgentConnection: ({ tokenId }) => ({
-    url: `${connectionsUrl}?${user}`,
-    payload: { oauth_token_id: tokenId },
-    answers: closed,
-  }),
-  deleteAgentConnection: ({ connectionId }) => ({ url: `${connectionsUrl}/${connectionId}?${user}`, answers: closed }),
+  createAgentConnection: ({ tokenId }) => ({ url: `${connectionsUrl}?${user}`, payload: { oauth_token_id: tokenId } }),
+  deleteAgentConnection: ({ connectionId }) => ({ url: `${connectionsUrl}/${connectionId}?${user}` }),
 };
 
 /** What the victim can read: its providers, tokens and connections. */

@@ -1,4 +1,4 @@
-import { type Attempt, closed, own } from './attempt.ts';
+import { type Attempt, own } from './attempt.ts';
 
 /** The victim's prompt is public; the installation does not share public prompts. */
 export interface PromptVictim {
@@ -20,33 +20,27 @@ export const promptAttempts: Readonly<Record<string, (victim: PromptVictim) => A
   }),
   // The handle is free in the workspace of the stranger, who has no handle for a public prompt.
   createRepo: () => ({ url: '/repos', payload: { repo_handle: 'mine', is_public: true }, answers: [400] }),
-  getRepo: ({ prompt }) => ({ url: `/repos/${prompt}`, answers: closed }),
-  updateRepo: ({ prompt }) => ({ url: `/repos/${prompt}`, payload: { description: 'stolen' }, answers: closed }),
-  deleteRepo: ({ prompt }) => ({ url: `/repos/${prompt}`, answers: closed }),
-  likeRepo: ({ prompt }) => ({ url: `/likes/${prompt}`, payload: { like: true }, answers: closed }),
-  listCommits: ({ prompt }) => ({ url: `/commits/${prompt}`, answers: closed }),
-  createCommit: ({ prompt }) => ({ url: `/commits/${prompt}`, payload: { manifest: { stolen: 1 } }, answers: closed }),
-  getCommit: ({ prompt }) => ({ url: `/commits/${prompt}/latest`, answers: closed }),
-  listCommitTags: ({ prompt }) => ({ url: `/repos/${prompt}/tags`, answers: closed }),
+  getRepo: ({ prompt }) => ({ url: `/repos/${prompt}` }),
+  updateRepo: ({ prompt }) => ({ url: `/repos/${prompt}`, payload: { description: 'stolen' } }),
+  deleteRepo: ({ prompt }) => ({ url: `/repos/${prompt}` }),
+  likeRepo: ({ prompt }) => ({ url: `/likes/${prompt}`, payload: { like: true } }),
+  listCommits: ({ prompt }) => ({ url: `/commits/${prompt}` }),
+  createCommit: ({ prompt }) => ({ url: `/commits/${prompt}`, payload: { manifest: { stolen: 1 } } }),
+  getCommit: ({ prompt }) => ({ url: `/commits/${prompt}/latest` }),
+  listCommitTags: ({ prompt }) => ({ url: `/repos/${prompt}/tags` }),
   createCommitTag: ({ prompt, commitId }) => ({
     url: `/repos/${prompt}/tags`,
     payload: { tag_name: 'stolen', commit_id: commitId },
-    answers: closed,
   }),
-  getCommitTag: ({ prompt }) => ({ url: `/repos/${prompt}/tags/okapi`, answers: closed }),
-  updateCommitTag: ({ prompt, commitId }) => ({
-    url: `/repos/${prompt}/tags/okapi`,
-    payload: { commit_id: commitId },
-    answers: closed,
-  }),
-  deleteCommitTag: ({ prompt }) => ({ url: `/repos/${prompt}/tags/okapi`, answers: closed }),
-  getDirectory: ({ agent }) => ({ url: hub(agent), answers: closed }),
+  getCommitTag: ({ prompt }) => ({ url: `/repos/${prompt}/tags/okapi` }),
+  updateCommitTag: ({ prompt, commitId }) => ({ url: `/repos/${prompt}/tags/okapi`, payload: { commit_id: commitId } }),
+  deleteCommitTag: ({ prompt }) => ({ url: `/repos/${prompt}/tags/okapi` }),
+  getDirectory: ({ agent }) => ({ url: hub(agent) }),
   createDirectoryCommit: ({ agent }) => ({
     url: `${hub(agent)}/commits`,
     payload: { files: buildAgentFiles('stolen') },
-    answers: closed,
   }),
-  deleteDirectory: ({ agent }) => ({ url: hub(agent), answers: closed }),
+  deleteDirectory: ({ agent }) => ({ url: hub(agent) }),
 };
 
 type Ask = (method: string, request: { url: string; payload?: object }) => Promise<{ json(): unknown }>;

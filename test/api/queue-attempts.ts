@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { type Attempt, closed, own } from './attempt.ts';
+import { type Attempt, own } from './attempt.ts';
 
 export interface QueueVictim {
   readonly queueId: string;
@@ -17,106 +17,73 @@ export const queueAttempts: Readonly<Record<string, (victim: QueueVictim) => Att
     payload: { id: queueId, name: `mine ${randomUUID()}` },
     answers: [409],
   }),
-  getAnnotationQueue: ({ queueId }) => ({ url: `/annotation-queues/${queueId}`, answers: closed }),
-  updateAnnotationQueue: ({ queueId }) => ({
-    url: `/annotation-queues/${queueId}`,
-    payload: { name: 'stolen' },
-    answers: closed,
-  }),
-  deleteAnnotationQueue: ({ queueId }) => ({ url: `/annotation-queues/${queueId}`, answers: closed }),
+  getAnnotationQueue: ({ queueId }) => ({ url: `/annotation-queues/${queueId}` }),
+  updateAnnotationQueue: ({ queueId }) => ({ url: `/annotation-queues/${queueId}`, payload: { name: 'stolen' } }),
+  deleteAnnotationQueue: ({ queueId }) => ({ url: `/annotation-queues/${queueId}` }),
   listRunAnnotationQueues: ({ runId }) => ({ url: `/annotation-queues/${runId}/queues`, answers: own }),
-  listAnnotationQueueRuns: ({ queueId }) => ({ url: `/annotation-queues/${queueId}/runs`, answers: closed }),
-  addAnnotationQueueRuns: ({ queueId, runId }) => ({
-    url: `/annotation-queues/${queueId}/runs`,
-    payload: [runId],
-    answers: closed,
-  }),
+  listAnnotationQueueRuns: ({ queueId }) => ({ url: `/annotation-queues/${queueId}/runs` }),
+  addAnnotationQueueRuns: ({ queueId, runId }) => ({ url: `/annotation-queues/${queueId}/runs`, payload: [runId] }),
   addAnnotationQueueRunsByKey: ({ queueId, runId, projectId }) => ({
     url: `/annotation-queues/${queueId}/runs/by-key`,
     payload: [{ run_id: runId, session_id: projectId, start_time: '2026-01-01T00:00:00Z' }],
-    answers: closed,
   }),
-  getAnnotationQueueRun: ({ queueId }) => ({ url: `/annotation-queues/${queueId}/run/0`, answers: closed }),
-  getAnnotationQueueSize: ({ queueId }) => ({ url: `/annotation-queues/${queueId}/size`, answers: closed }),
-  getAnnotationQueueTotalSize: ({ queueId }) => ({ url: `/annotation-queues/${queueId}/total_size`, answers: closed }),
-  getAnnotationQueueTotalArchived: ({ queueId }) => ({
-    url: `/annotation-queues/${queueId}/total_archived`,
-    answers: closed,
-  }),
+  getAnnotationQueueRun: ({ queueId }) => ({ url: `/annotation-queues/${queueId}/run/0` }),
+  getAnnotationQueueSize: ({ queueId }) => ({ url: `/annotation-queues/${queueId}/size` }),
+  getAnnotationQueueTotalSize: ({ queueId }) => ({ url: `/annotation-queues/${queueId}/total_size` }),
+  getAnnotationQueueTotalArchived: ({ queueId }) => ({ url: `/annotation-queues/${queueId}/total_archived` }),
   updateAnnotationQueueRun: ({ queueId, queueRunId }) => ({
     url: `/annotation-queues/${queueId}/runs/${queueRunId}`,
     payload: { added_at: '2026-01-01T00:00:00Z' },
-    answers: closed,
   }),
-  deleteAnnotationQueueRun: ({ queueId, queueRunId }) => ({
-    url: `/annotation-queues/${queueId}/runs/${queueRunId}`,
-    answers: closed,
-  }),
+  deleteAnnotationQueueRun: ({ queueId, queueRunId }) => ({ url: `/annotation-queues/${queueId}/runs/${queueRunId}` }),
   deleteAnnotationQueueRuns: ({ queueId }) => ({
     url: `/annotation-queues/${queueId}/runs/delete`,
     payload: { delete_all: true },
-    answers: closed,
   }),
   createAnnotationQueueItems: ({ queueId, runId }) => ({
     url: `/v1/platform/annotation-queues/${queueId}/items`,
     payload: { items: [{ run_id: runId }] },
-    answers: closed,
   }),
   listAnnotationQueueItems: ({ queueId }) => ({
     url: `/v1/platform/annotation-queues/${queueId}/items?status=needs_my_review`,
-    answers: closed,
   }),
   countAnnotationQueueItems: ({ queueId }) => ({
     url: `/v1/platform/annotation-queues/${queueId}/items/count?status=all`,
-    answers: closed,
   }),
   getAnnotationQueueItemPlacement: ({ queueId, queueRunId }) => ({
     url: `/v1/platform/annotation-queues/${queueId}/items/${queueRunId}/placement`,
-    answers: closed,
   }),
   updateAnnotationQueueItem: ({ queueId, queueRunId }) => ({
     url: `/v1/platform/annotation-queues/${queueId}/items/${queueRunId}`,
     payload: { added_at: '2026-01-01T00:00:00Z' },
-    answers: closed,
   }),
   deleteAnnotationQueueItems: ({ queueId, queueRunId }) => ({
     url: `/v1/platform/annotation-queues/${queueId}/items/delete`,
     payload: { item_ids: [queueRunId] },
-    answers: closed,
   }),
   setAnnotationQueueItemStatus: ({ queueRunId }) => ({
     url: `/v1/platform/annotation-queues/items/${queueRunId}/status`,
     payload: { status: 'completed' },
-    answers: closed,
   }),
   addAnnotationQueueReviewer: ({ queueId, userId }) => ({
     url: `/v1/platform/annotation-queues/${queueId}/reviewers`,
     payload: { identity_id: userId },
-    answers: closed,
   }),
   removeAnnotationQueueReviewer: ({ queueId, userId }) => ({
     url: `/v1/platform/annotation-queues/${queueId}/reviewers/${userId}`,
-    answers: closed,
   }),
-  exportAnnotationQueue: ({ queueId }) => ({
-    url: `/annotation-queues/${queueId}/export`,
-    payload: {},
-    answers: closed,
-  }),
+  exportAnnotationQueue: ({ queueId }) => ({ url: `/annotation-queues/${queueId}/export`, payload: {} }),
   populateAnnotationQueue: ({ queueId, projectId }) => ({
     url: '/annotation-queues/populate',
     payload: { queue_id: queueId, session_ids: [projectId] },
-    answers: closed,
   }),
   resolveAnnotationQueueRun: ({ queueId, queueRunId }) => ({
     url: `/annotation-queues/${queueId}/runs/resolve/${queueRunId}`,
-    answers: closed,
   }),
   deleteAnnotationQueues: ({ queueId }) => ({ url: `/annotation-queues?queue_ids=${queueId}`, answers: [207] }),
   setAnnotationQueueRunStatus: ({ queueRunId }) => ({
     url: `/annotation-queues/status/${queueRunId}`,
     payload: { status: 'completed' },
-    answers: closed,
   }),
 };
 
@@ -131,8 +98,8 @@ export const evaluatorAttempts: Readonly<
 > = {
   listModelPrices: () => ({ url: '/model-price-map', answers: own }),
   createModelPrice: () => ({ url: '/model-price-map', payload: price, answers: own }),
-  updateModelPrice: ({ priceId }) => ({ url: `/model-price-map/${priceId}`, payload: price, answers: closed }),
-  deleteModelPrice: ({ priceId }) => ({ url: `/model-price-map/${priceId}`, answers: closed }),
+  updateModelPrice: ({ priceId }) => ({ url: `/model-price-map/${priceId}`, payload: price }),
+  deleteModelPrice: ({ priceId }) => ({ url: `/model-price-map/${priceId}` }),
   listFeedbackConfigs: () => ({ url: '/feedback-configs?key=victims', answers: own }),
   createFeedbackConfig: () => ({ url: '/feedback-configs', payload: config, answers: own }),
   updateFeedbackConfig: () => ({
@@ -147,13 +114,12 @@ export const evaluatorAttempts: Readonly<
     payload: { name: 'mine', type: 'code', code_evaluator: {} },
     answers: [201],
   }),
-  getEvaluator: ({ evaluatorId }) => ({ url: `/v1/platform/evaluators/${evaluatorId}`, answers: closed }),
+  getEvaluator: ({ evaluatorId }) => ({ url: `/v1/platform/evaluators/${evaluatorId}` }),
   updateEvaluator: ({ evaluatorId }) => ({
     url: `/v1/platform/evaluators/${evaluatorId}`,
     payload: { name: 'stolen' },
-    answers: closed,
   }),
-  deleteEvaluator: ({ evaluatorId }) => ({ url: `/v1/platform/evaluators/${evaluatorId}`, answers: closed }),
+  deleteEvaluator: ({ evaluatorId }) => ({ url: `/v1/platform/evaluators/${evaluatorId}` }),
   deleteEvaluators: ({ evaluatorId }) => ({
     url: `/v1/platform/evaluators?evaluator_ids=${evaluatorId}`,
     answers: own,

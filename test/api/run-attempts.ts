@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { type Attempt, closed, own } from './attempt.ts';
+import { type Attempt, own } from './attempt.ts';
 
 export interface RunVictim {
   readonly projectId: string;
@@ -11,64 +11,35 @@ export const runAttempts: Readonly<Record<string, (victim: RunVictim) => Attempt
   queryV2Runs: ({ projectId }) => ({
     url: '/v2/runs/query',
     payload: { project_ids: [projectId], selects: ['ID', 'NAME', 'INPUTS'] },
-    answers: closed,
   }),
-  getV2Run: ({ runId, projectId }) => ({
-    url: `/v2/runs/${runId}?project_id=${projectId}&selects=NAME`,
-    answers: closed,
-  }),
-  queryTraces: ({ projectId }) => ({
-    url: '/v2/traces/query',
-    payload: { project_id: projectId, selects: ['NAME'] },
-    answers: closed,
-  }),
-  listTraceRuns: ({ runId, projectId }) => ({
-    url: `/v2/traces/${runId}/runs?project_id=${projectId}&selects=NAME`,
-    answers: closed,
-  }),
-  queryThreads: ({ projectId }) => ({ url: '/v2/threads/query', payload: { project_id: projectId }, answers: closed }),
+  getV2Run: ({ runId, projectId }) => ({ url: `/v2/runs/${runId}?project_id=${projectId}&selects=NAME` }),
+  queryTraces: ({ projectId }) => ({ url: '/v2/traces/query', payload: { project_id: projectId, selects: ['NAME'] } }),
+  listTraceRuns: ({ runId, projectId }) => ({ url: `/v2/traces/${runId}/runs?project_id=${projectId}&selects=NAME` }),
+  queryThreads: ({ projectId }) => ({ url: '/v2/threads/query', payload: { project_id: projectId } }),
   listThreadTraces: ({ projectId, runId }) => ({
     url: `/v2/threads/${runId}/traces?project_id=${projectId}&selects=NAME`,
-    answers: closed,
   }),
   getThreadStats: ({ projectId, runId }) => ({
     url: `/v2/threads/${runId}/stats?session_id=${projectId}&selects=TURNS`,
-    answers: closed,
   }),
   getRunStats: ({ projectId }) => ({
     url: '/runs/stats',
     payload: { session: [projectId], group_by: { attribute: 'name' } },
     answers: own,
   }),
-  groupRuns: ({ projectId }) => ({
-    url: '/runs/group',
-    payload: { session_id: projectId, group_by: 'conversation' },
-    answers: closed,
-  }),
+  groupRuns: ({ projectId }) => ({ url: '/runs/group', payload: { session_id: projectId, group_by: 'conversation' } }),
   getRunGroupStats: ({ projectId }) => ({
     url: '/runs/group/stats',
     payload: { session_id: projectId, group_by: 'conversation' },
-    answers: closed,
   }),
   getThreadsStats: ({ projectId }) => ({
     url: '/v2/threads/stats',
     payload: { project_id: projectId, select: ['THREAD_COUNT'] },
-    answers: closed,
   }),
-  getThreadPreview: ({ projectId, runId }) => ({
-    url: `/runs/threads/${runId}?session_id=${projectId}`,
-    answers: closed,
-  }),
-  getV2RunUrl: ({ projectId, runId }) => ({
-    url: `/v2/runs/${runId}/url?project_id=${projectId}&trace_id=${runId}`,
-    answers: closed,
-  }),
-  getThreadShare: ({ projectId }) => ({ url: `/v2/threads/mine/share?project_id=${projectId}`, answers: closed }),
-  createThreadShare: ({ projectId }) => ({
-    url: '/v2/threads/mine/share',
-    payload: { project_id: projectId },
-    answers: closed,
-  }),
+  getThreadPreview: ({ projectId, runId }) => ({ url: `/runs/threads/${runId}?session_id=${projectId}` }),
+  getV2RunUrl: ({ projectId, runId }) => ({ url: `/v2/runs/${runId}/url?project_id=${projectId}&trace_id=${runId}` }),
+  getThreadShare: ({ projectId }) => ({ url: `/v2/threads/mine/share?project_id=${projectId}` }),
+  createThreadShare: ({ projectId }) => ({ url: '/v2/threads/mine/share', payload: { project_id: projectId } }),
   deleteThreadShare: ({ projectId }) => ({ url: `/v2/threads/mine/share?project_id=${projectId}`, answers: [204] }),
   getRunShare: ({ runId }) => ({ url: `/runs/${runId}/share`, answers: [200, 404] }),
   shareRun: ({ runId }) => ({ url: `/runs/${runId}/share`, answers: [200, 404] }),
@@ -76,7 +47,6 @@ export const runAttempts: Readonly<Record<string, (victim: RunVictim) => Attempt
   shareV2Run: ({ runId, projectId }) => ({
     url: `/v2/runs/${runId}/share`,
     payload: { session_id: projectId, trace_id: runId },
-    answers: closed,
   }),
   unshareV2Run: ({ runId, projectId }) => ({
     url: `/v2/runs/${runId}/share`,

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { FastifyInstance } from 'fastify';
-import { type Attempt, closed, own } from './attempt.ts';
+import { type Attempt, own } from './attempt.ts';
 
 /** Attempts to read and to change the projects of another workspace, by operation. */
 export const sessionAttempts: Readonly<Record<string, (victim: { readonly projectId: string }) => Attempt>> = {
@@ -22,21 +22,14 @@ export const sessionAttempts: Readonly<Record<string, (victim: { readonly projec
     payload: { id: projectId, name: `mine ${randomUUID()}`, type: 'PROJECT' },
     answers: [409],
   }),
-  getV2Session: ({ projectId }) => ({ url: `/v2/sessions/${projectId}?include_stats=true`, answers: closed }),
-  updateV2Session: ({ projectId }) => ({
-    url: `/v2/sessions/${projectId}`,
-    payload: { name: 'stolen' },
-    answers: closed,
-  }),
-  resolveSession: ({ projectId }) => ({
-    url: `/sessions/resolutions?kind=EXPERIMENT&id=${projectId}`,
-    answers: closed,
-  }),
-  getSession: ({ projectId }) => ({ url: `/sessions/${projectId}?include_stats=true`, answers: closed }),
-  getSessionMetadata: ({ projectId }) => ({ url: `/sessions/${projectId}/metadata`, answers: closed }),
-  updateSession: ({ projectId }) => ({ url: `/sessions/${projectId}`, payload: { name: 'stolen' }, answers: closed }),
-  deleteSession: ({ projectId }) => ({ url: `/sessions/${projectId}`, answers: closed }),
-  deleteSessions: ({ projectId }) => ({ url: `/sessions?session_ids=${projectId}`, answers: closed }),
+  getV2Session: ({ projectId }) => ({ url: `/v2/sessions/${projectId}?include_stats=true` }),
+  updateV2Session: ({ projectId }) => ({ url: `/v2/sessions/${projectId}`, payload: { name: 'stolen' } }),
+  resolveSession: ({ projectId }) => ({ url: `/sessions/resolutions?kind=EXPERIMENT&id=${projectId}` }),
+  getSession: ({ projectId }) => ({ url: `/sessions/${projectId}?include_stats=true` }),
+  getSessionMetadata: ({ projectId }) => ({ url: `/sessions/${projectId}/metadata` }),
+  updateSession: ({ projectId }) => ({ url: `/sessions/${projectId}`, payload: { name: 'stolen' } }),
+  deleteSession: ({ projectId }) => ({ url: `/sessions/${projectId}` }),
+  deleteSessions: ({ projectId }) => ({ url: `/sessions?session_ids=${projectId}` }),
 };
 
 /** Headers of requests with a session of the dashboard. */

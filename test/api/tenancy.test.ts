@@ -93,26 +93,22 @@ const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
   getOrganizationInfo: () => ({ url: '/orgs/current/info', answers: own }),
   listPermissions: () => ({ url: '/orgs/permissions', answers: own }),
   listMembers: () => ({ url: '/orgs/current/members', answers: own }),
-  deleteMember: () => ({ url: `/orgs/current/members/${zebra.userId}`, answers: closed }),
+  deleteMember: () => ({ url: `/orgs/current/members/${zebra.userId}` }),
   listWorkspaces: () => ({ url: '/workspaces?include_deleted=true', answers: own }),
   createWorkspace: ({ workspaceId }) => ({
     url: '/workspaces',
     payload: { id: workspaceId, display_name: 'stolen' },
     answers: [403, 409],
   }),
-  getWorkspace: ({ workspaceId }) => ({ url: `/workspaces/${workspaceId}`, answers: closed }),
-  updateWorkspace: ({ workspaceId }) => ({
-    url: `/workspaces/${workspaceId}`,
-    payload: { display_name: 'stolen' },
-    answers: closed,
-  }),
-  deleteWorkspace: ({ workspaceId }) => ({ url: `/workspaces/${workspaceId}`, answers: closed }),
+  getWorkspace: ({ workspaceId }) => ({ url: `/workspaces/${workspaceId}` }),
+  updateWorkspace: ({ workspaceId }) => ({ url: `/workspaces/${workspaceId}`, payload: { display_name: 'stolen' } }),
+  deleteWorkspace: ({ workspaceId }) => ({ url: `/workspaces/${workspaceId}` }),
   createRun: (victim) => ({
     url: '/runs',
     payload: run(victim, { session_id: victim.projectId }),
     answers: [400, 404, 422],
   }),
-  updateRun: ({ runId }) => ({ url: `/runs/${runId}`, payload: { error: 'stolen' }, answers: closed }),
+  updateRun: ({ runId }) => ({ url: `/runs/${runId}`, payload: { error: 'stolen' } }),
   createRunBatch: (victim) => ({
     url: '/runs/batch',
     // The first run names the victim's project. The second has only the victim's run id, and becomes a run of the
@@ -143,9 +139,9 @@ const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
     payload: { session: [projectId], filter: `eq(id, "${runId}")`, tree_filter: 'search("okapi")' },
     answers: [200, 404],
   }),
-  deleteRuns: (victim) => ({ url: '/runs/delete', payload: buildTraceDeletion(victim), answers: closed }),
-  deleteTraces: (victim) => ({ url: '/runs/delete/traces', payload: buildTraceDeletion(victim), answers: closed }),
-  keepTraces: (victim) => ({ url: '/runs/keep', payload: buildTraceDeletion(victim), answers: closed }),
+  deleteRuns: (victim) => ({ url: '/runs/delete', payload: buildTraceDeletion(victim) }),
+  deleteTraces: (victim) => ({ url: '/runs/delete/traces', payload: buildTraceDeletion(victim) }),
+  keepTraces: (victim) => ({ url: '/runs/keep', payload: buildTraceDeletion(victim) }),
   ...feedbackAttempts,
   ...usageAttempts,
   ...exportAttempts,
@@ -362,7 +358,7 @@ describe.each(table)('%s', (id, operation) => {
 
   /** Returns the status and body of a response, which must contain none of `words`. */
   const matchWithoutWords = (words: RegExp) => [
-    expect.toSatisfy((status: number) => attempt().answers.includes(status)),
+    expect.toSatisfy((status: number) => (attempt().answers ?? closed).includes(status)),
     expect.not.stringMatching(words),
   ];
 

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { type Attempt, closed, own } from './attempt.ts';
+import { type Attempt, own } from './attempt.ts';
 
 export interface WorkspaceVictim {
   readonly tagKeyId: string;
@@ -27,34 +27,25 @@ export const workspaceAttempts: Readonly<Record<string, (victim: WorkspaceVictim
   setUsageLimit: ({ usageLimitId: id }) => ({
     url: '/usage-limits',
     payload: { id, limit_type: 'monthly_traces', limit_value: 0 },
-    answers: closed,
   }),
-  deleteUsageLimit: ({ usageLimitId }) => ({ url: `/usage-limits/${usageLimitId}`, answers: closed }),
+  deleteUsageLimit: ({ usageLimitId }) => ({ url: `/usage-limits/${usageLimitId}` }),
   getUsageLimitState: () => ({ url: '/workspaces/current/usage_limits', answers: own }),
   listTagKeys: () => ({ url: keys, answers: own }),
   createTagKey: () => ({ url: keys, payload: { key: `mine ${randomUUID()}` }, answers: own }),
-  getTagKey: ({ tagKeyId }) => ({ url: `${keys}/${tagKeyId}`, answers: closed }),
-  updateTagKey: ({ tagKeyId }) => ({ url: `${keys}/${tagKeyId}`, payload: { key: 'stolen' }, answers: closed }),
-  deleteTagKey: ({ tagKeyId }) => ({ url: `${keys}/${tagKeyId}`, answers: closed }),
-  listTagValues: ({ tagKeyId }) => ({ url: `${keys}/${tagKeyId}/tag-values`, answers: closed }),
-  createTagValue: ({ tagKeyId }) => ({
-    url: `${keys}/${tagKeyId}/tag-values`,
-    payload: { value: 'stolen' },
-    answers: closed,
-  }),
-  getTagValue: (victim) => ({ url: valueUrl(victim), answers: closed }),
-  updateTagValue: (victim) => ({ url: valueUrl(victim), payload: { value: 'stolen' }, answers: closed }),
-  deleteTagValue: (victim) => ({ url: valueUrl(victim), answers: closed }),
-  listTaggings: ({ tagValueId }) => ({
-    url: `/workspaces/current/taggings?tag_value_id=${tagValueId}`,
-    answers: own,
-  }),
+  getTagKey: ({ tagKeyId }) => ({ url: `${keys}/${tagKeyId}` }),
+  updateTagKey: ({ tagKeyId }) => ({ url: `${keys}/${tagKeyId}`, payload: { key: 'stolen' } }),
+  deleteTagKey: ({ tagKeyId }) => ({ url: `${keys}/${tagKeyId}` }),
+  listTagValues: ({ tagKeyId }) => ({ url: `${keys}/${tagKeyId}/tag-values` }),
+  createTagValue: ({ tagKeyId }) => ({ url: `${keys}/${tagKeyId}/tag-values`, payload: { value: 'stolen' } }),
+  getTagValue: (victim) => ({ url: valueUrl(victim) }),
+  updateTagValue: (victim) => ({ url: valueUrl(victim), payload: { value: 'stolen' } }),
+  deleteTagValue: (victim) => ({ url: valueUrl(victim) }),
+  listTaggings: ({ tagValueId }) => ({ url: `/workspaces/current/taggings?tag_value_id=${tagValueId}`, answers: own }),
   createTagging: ({ tagValueId, projectId }) => ({
     url: '/workspaces/current/taggings',
     payload: { tag_value_id: tagValueId, resource_type: 'project', resource_id: projectId },
-    answers: closed,
   }),
-  deleteTagging: ({ taggingId }) => ({ url: `/workspaces/current/taggings/${taggingId}`, answers: closed }),
+  deleteTagging: ({ taggingId }) => ({ url: `/workspaces/current/taggings/${taggingId}` }),
   listTags: () => ({ url: '/workspaces/current/tags', answers: own }),
   listTagsOfResource: ({ projectId }) => ({
     url: `/workspaces/current/tags/resource?resource_type=project&resource_id=${projectId}`,
