@@ -11,7 +11,7 @@ import { type LoadResult, loadServer } from './agents/load.ts';
 import { runlakeMemoryMib } from './agents/process-tree.ts';
 import { startReference } from './agents/reference-server.ts';
 import { againstTargets, atMost } from './agents/targets.ts';
-import { median, mediansOf, round } from './figures.ts';
+import { median, mediansOf, printFigures, round } from './figures.ts';
 import { withStack } from './stack.ts';
 import { startBenchRole, started } from './started.ts';
 
@@ -45,21 +45,19 @@ await withStack(async ({ environment, apiKey }) => {
   const fullMs = (result: LoadResult) => median(result.runs.map((run) => run.fullMs));
   const firstMs = (result: LoadResult) => median(result.runs.map((run) => run.firstMs));
   const over = mediansOf(results, 4);
-  console.log(
-    JSON.stringify({
-      bench: 'agents-kafka',
-      ...againstTargets({
-        alone_full_run_share: atMost(
-          1 / 8,
-          over(({ product, other }) => fullMs(product) / fullMs(other)),
-        ),
-      }),
-      alone_p50_ms: over(({ product }) => fullMs(product)),
-      alone_first_event_p50_ms: over(({ product }) => firstMs(product)),
-      reference_alone_p50_ms: over(({ other }) => fullMs(other)),
-      largest_memory_mib: round(runlake.memoryMib(), 0),
-      runs_per_turn: runs.product,
-      turns,
+  printFigures({
+    bench: 'agents-kafka',
+    ...againstTargets({
+      alone_full_run_share: atMost(
+        1 / 8,
+        over(({ product, other }) => fullMs(product) / fullMs(other)),
+      ),
     }),
-  );
+    alone_p50_ms: over(({ product }) => fullMs(product)),
+    alone_first_event_p50_ms: over(({ product }) => firstMs(product)),
+    reference_alone_p50_ms: over(({ other }) => fullMs(other)),
+    largest_memory_mib: round(runlake.memoryMib(), 0),
+    runs_per_turn: runs.product,
+    turns,
+  });
 });

@@ -19,7 +19,7 @@ import { startReference } from './agents/reference-server.ts';
 import { startRunlakeAgents } from './agents/runlake-server.ts';
 import { memoryOverRuns } from './agents/steady-memory.ts';
 import { againstTargets, atLeast, atMost } from './agents/targets.ts';
-import { median, mediansOf, quantile, round } from './figures.ts';
+import { median, mediansOf, printFigures, quantile, round } from './figures.ts';
 import { started } from './started.ts';
 
 const plan = planOf(process.argv.slice(3));
@@ -42,48 +42,46 @@ const alone = await inTurns(plan.alone, 1, events);
 const large = await inTurns(plan.large, clients, plan.largeEvents);
 const memory = await memoryOverRuns(runlake, plan.memoryRuns);
 
-console.log(
-  JSON.stringify({
-    bench: 'agents',
-    ...againstTargets({
-      share_of_floor: atLeast(
-        0.5,
-        over(atOnce, ({ product, floor }) => perSecond(product) / floor),
-      ),
-      times_reference: atLeast(
-        4,
-        over(atOnce, ({ product, other }) => perSecond(product) / perSecond(other)),
-      ),
-      alone_full_run_share: atMost(
-        1 / 20,
-        over(alone, ({ product, other }) => fullMs(product) / fullMs(other)),
-      ),
-      alone_first_event_share: atMost(
-        1 / 8,
-        over(alone, ({ product, other }) => firstMs(product) / firstMs(other)),
-      ),
-      events_times_reference: atLeast(
-        3,
-        over(large, ({ product, other }) => perSecond(product) / perSecond(other)),
-      ),
-      idle_streams_mib: atMost(100, idleMib),
-      memory_last_to_second_tenth: atMost(1.1, memory.at(-1)! / memory[1]!),
-    }),
-    runs_per_second: over(atOnce, ({ product }) => perSecond(product)),
-    reference_runs_per_second: over(atOnce, ({ other }) => perSecond(other)),
-    floor_runs_per_second: over(atOnce, ({ floor }) => floor),
-    p99_ms_of_32: over(atOnce, ({ product }) => quantile(times(product), 0.99)),
-    alone_p50_ms: over(alone, ({ product }) => fullMs(product)),
-    alone_first_event_p50_ms: over(alone, ({ product }) => firstMs(product)),
-    reference_alone_p50_ms: over(alone, ({ other }) => fullMs(other)),
-    reference_alone_first_event_p50_ms: over(alone, ({ other }) => firstMs(other)),
-    events_per_second: over(large, ({ product }) => perSecond(product) * plan.largeEvents),
-    reference_events_per_second: over(large, ({ other }) => perSecond(other) * plan.largeEvents),
-    memory_mib_by_tenth: memory.map((mib) => round(mib, 0)),
-    reference_memory_mib: round(reference.memoryMib(), 0),
-    plan,
+printFigures({
+  bench: 'agents',
+  ...againstTargets({
+    share_of_floor: atLeast(
+      0.5,
+      over(atOnce, ({ product, floor }) => perSecond(product) / floor),
+    ),
+    times_reference: atLeast(
+      4,
+      over(atOnce, ({ product, other }) => perSecond(product) / perSecond(other)),
+    ),
+    alone_full_run_share: atMost(
+      1 / 20,
+      over(alone, ({ product, other }) => fullMs(product) / fullMs(other)),
+    ),
+    alone_first_event_share: atMost(
+      1 / 8,
+      over(alone, ({ product, other }) => firstMs(product) / firstMs(other)),
+    ),
+    events_times_reference: atLeast(
+      3,
+      over(large, ({ product, other }) => perSecond(product) / perSecond(other)),
+    ),
+    idle_streams_mib: atMost(100, idleMib),
+    memory_last_to_second_tenth: atMost(1.1, memory.at(-1)! / memory[1]!),
   }),
-);
+  runs_per_second: over(atOnce, ({ product }) => perSecond(product)),
+  reference_runs_per_second: over(atOnce, ({ other }) => perSecond(other)),
+  floor_runs_per_second: over(atOnce, ({ floor }) => floor),
+  p99_ms_of_32: over(atOnce, ({ product }) => quantile(times(product), 0.99)),
+  alone_p50_ms: over(alone, ({ product }) => fullMs(product)),
+  alone_first_event_p50_ms: over(alone, ({ product }) => firstMs(product)),
+  reference_alone_p50_ms: over(alone, ({ other }) => fullMs(other)),
+  reference_alone_first_event_p50_ms: over(alone, ({ other }) => firstMs(other)),
+  events_per_second: over(large, ({ product }) => perSecond(product) * plan.largeEvents),
+  reference_events_per_second: over(large, ({ other }) => perSecond(other) * plan.largeEvents),
+  memory_mib_by_tenth: memory.map((mib) => round(mib, 0)),
+  reference_memory_mib: round(reference.memoryMib(), 0),
+  plan,
+});
 
 interface Turn {
   readonly product: LoadResult;

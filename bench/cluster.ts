@@ -18,7 +18,7 @@ import { runEvents } from '../schemas/topics.ts';
 import type { FreshStores } from '../test/engines/stores.ts';
 import { openDrivenSink, toRecordsAtOffset } from '../test/pipelines/ingest/sink/driven-sink.ts';
 import { type BenchEngines, withTwoShards } from './engines.ts';
-import { median, round, timedMs } from './figures.ts';
+import { median, printFigures, round, timedMs } from './figures.ts';
 import { makeRuns } from './ingest-load/bodies.ts';
 import { encodeParsed, parsed } from './ingest-load/records.ts';
 import { insertRuns } from './run-load/insert-runs.ts';
@@ -77,25 +77,23 @@ await withTwoShards(async (one, two) => {
     return { one: median(times[0]), two: median(times[1]), ratio: median(times[1]) / median(times[0]) };
   }
 
-  console.log(
-    JSON.stringify({
-      bench: 'cluster',
-      ratio: round(Math.max(...[ingest, rollUp, usage, page].map(({ ratio }) => ratio))),
-      target: 1.2,
-      higher_is_better: false,
-      ingest_ratio: round(ingest.ratio),
-      roll_up_ratio: round(rollUp.ratio),
-      usage_ratio: round(usage.ratio),
-      page_ratio: round(page.ratio),
-      ingest_ms: [ingest.one, ingest.two].map((ms) => round(ms, 1)),
-      roll_up_ms: [rollUp.one, rollUp.two].map((ms) => round(ms, 1)),
-      usage_ms: [usage.one, usage.two].map((ms) => round(ms, 2)),
-      page_ms: [page.one, page.two].map((ms) => round(ms, 2)),
-      batch_rows: batchRows,
-      clickhouse_cpu_us_per_run: perRun('cpuMicros'),
-      disk_bytes_per_run: perRun('diskBytes'),
-    }),
-  );
+  printFigures({
+    bench: 'cluster',
+    ratio: round(Math.max(...[ingest, rollUp, usage, page].map(({ ratio }) => ratio))),
+    target: 1.2,
+    higher_is_better: false,
+    ingest_ratio: round(ingest.ratio),
+    roll_up_ratio: round(rollUp.ratio),
+    usage_ratio: round(usage.ratio),
+    page_ratio: round(page.ratio),
+    ingest_ms: [ingest.one, ingest.two].map((ms) => round(ms, 1)),
+    roll_up_ms: [rollUp.one, rollUp.two].map((ms) => round(ms, 1)),
+    usage_ms: [usage.one, usage.two].map((ms) => round(ms, 2)),
+    page_ms: [page.one, page.two].map((ms) => round(ms, 2)),
+    batch_rows: batchRows,
+    clickhouse_cpu_us_per_run: perRun('cpuMicros'),
+    disk_bytes_per_run: perRun('diskBytes'),
+  });
 });
 
 /** CPU time of statements and merges, and disk use, over all servers. */

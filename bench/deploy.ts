@@ -24,7 +24,7 @@ import { untilQuiet } from './agents/quiet.ts';
 import { createThread, streamRun } from './agents/stream-run.ts';
 import { againstTargets, atLeast, atMost } from './agents/targets.ts';
 import { ControlPlane } from './deploy/control-plane.ts';
-import { median, round, timedMs } from './figures.ts';
+import { median, printFigures, round, timedMs } from './figures.ts';
 import { atEnd, startBenchRunlake } from './started.ts';
 
 const isQuick = process.argv.includes('--quick');
@@ -56,27 +56,25 @@ const { id, source_config } = await controlPlane.deploy('burst', burst, burstFil
 const proxied = { url: source_config.custom_url, headers: { 'x-api-key': runlake.apiKey } };
 const proxy = await measureProxy(proxied, id);
 const updating = await measureUpdating(proxied, id);
-console.log(
-  JSON.stringify({
-    bench: 'deploy',
-    ...againstTargets({
-      deploy_times_plain: atMost(1.5, deploying.deployMs / deploying.plainMs),
-      complete_streams_share: atLeast(1, 1 - updating.failed / updating.streams),
-      proxy_first_event_extra_ms: atMost(3, proxy.firstExtraMs),
-      proxy_events_share: atLeast(0.8, proxy.eventsShare),
-    }),
-    deploy_p50_ms: round(deploying.deployMs, 0),
-    npm_ci_p50_ms: round(deploying.installMs, 0),
-    plain_start_p50_ms: round(deploying.startMs, 0),
-    streams_during_updates: updating.streams,
-    failed_streams: updating.failed,
-    first_failure: updating.failure,
-    direct_first_event_p50_ms: round(proxy.directFirstMs),
-    proxy_first_event_p50_ms: round(proxy.proxyFirstMs),
-    direct_events_per_second: round(proxy.directEventsPerSecond, 0),
-    plan,
+printFigures({
+  bench: 'deploy',
+  ...againstTargets({
+    deploy_times_plain: atMost(1.5, deploying.deployMs / deploying.plainMs),
+    complete_streams_share: atLeast(1, 1 - updating.failed / updating.streams),
+    proxy_first_event_extra_ms: atMost(3, proxy.firstExtraMs),
+    proxy_events_share: atLeast(0.8, proxy.eventsShare),
   }),
-);
+  deploy_p50_ms: round(deploying.deployMs, 0),
+  npm_ci_p50_ms: round(deploying.installMs, 0),
+  plain_start_p50_ms: round(deploying.startMs, 0),
+  streams_during_updates: updating.streams,
+  failed_streams: updating.failed,
+  first_failure: updating.failure,
+  direct_first_event_p50_ms: round(proxy.directFirstMs),
+  proxy_first_event_p50_ms: round(proxy.proxyFirstMs),
+  direct_events_per_second: round(proxy.directEventsPerSecond, 0),
+  plan,
+});
 
 async function measureDeploying() {
   const times: { deployMs: number; installMs: number; startMs: number }[] = [];

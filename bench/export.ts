@@ -18,7 +18,7 @@ import { buildSelectList } from '../pipelines/exports/chunk-columns.ts';
 import { memberOrder } from '../pipelines/exports/members.ts';
 import { exportFields } from '../schemas/parquet/run-columns.ts';
 import { askRunlake } from '../test/ask-runlake.ts';
-import { median, round, timedMs } from './figures.ts';
+import { median, printFigures, round, timedMs } from './figures.ts';
 import { memoryMib } from './ingest-load/process-figures.ts';
 import { insertRuns } from './run-load/insert-runs.ts';
 import { withStack } from './stack.ts';
@@ -119,30 +119,28 @@ await withStack(
 
     const total = mine.reduce((sum, ms) => sum + ms / 1_000, 0);
     const share = (stage: string) => round(((after.get(stage) ?? 0) - (before.get(stage) ?? 0)) / total);
-    console.log(
-      JSON.stringify({
-        bench: 'export',
-        ratio: round(median(theirs) / median(mine)),
-        target: 0.5,
-        higher_is_better: true,
-        rows_per_second: round(runs.day / (median(mine) / 1_000), 0),
-        floor_rows_per_second: round(runs.day / (median(theirs) / 1_000), 0),
-        peak_mib: round(dayMib, 0),
-        peak_mib_of_5_times_as_many: round(largeMib, 0),
-        peak_mib_of_50_kb: round(wideMib, 0),
-        memory_growth: round(largeMib / dayMib),
-        memory_growth_target: targets.memoryGrowth,
-        peak_mib_target: targets.memoryMib,
-        share_of_find: share('find'),
-        share_of_read: share('read'),
-        share_of_encode: share('encode'),
-        share_of_upload: share('upload'),
-        event_loop_delay_p99_ms: round(await loopDelayMs(worker.url)),
-        event_loop_delay_p99_target_ms: targets.loopDelayMs,
-        runs: runs.day,
-        turns,
-      }),
-    );
+    printFigures({
+      bench: 'export',
+      ratio: round(median(theirs) / median(mine)),
+      target: 0.5,
+      higher_is_better: true,
+      rows_per_second: round(runs.day / (median(mine) / 1_000), 0),
+      floor_rows_per_second: round(runs.day / (median(theirs) / 1_000), 0),
+      peak_mib: round(dayMib, 0),
+      peak_mib_of_5_times_as_many: round(largeMib, 0),
+      peak_mib_of_50_kb: round(wideMib, 0),
+      memory_growth: round(largeMib / dayMib),
+      memory_growth_target: targets.memoryGrowth,
+      peak_mib_target: targets.memoryMib,
+      share_of_find: share('find'),
+      share_of_read: share('read'),
+      share_of_encode: share('encode'),
+      share_of_upload: share('upload'),
+      event_loop_delay_p99_ms: round(await loopDelayMs(worker.url)),
+      event_loop_delay_p99_target_ms: targets.loopDelayMs,
+      runs: runs.day,
+      turns,
+    });
   },
   ['s3'],
 );

@@ -34,7 +34,7 @@ import { agentsAt, untilItAnswers } from './agents/agents-at.ts';
 import type { Flood } from './fairness/flood.ts';
 import { type Measured, measure, type Part } from './fairness/measure.ts';
 import { addDestination, disconnect, exportDays, ingest, ok, query, run, type Tenant } from './fairness/requests.ts';
-import { quantile, round } from './figures.ts';
+import { printFigures, quantile, round } from './figures.ts';
 import { insertRuns } from './run-load/insert-runs.ts';
 import { atEnd, startBenchRunlake } from './started.ts';
 
@@ -105,7 +105,7 @@ for (const [name, part] of Object.entries(all) as [Flood['part'], Part][]) {
 console.log('Milliseconds, by part:');
 console.table(rows);
 const ratio = Math.max(...chosen.map((name) => figures[`${name}_ratio`] as number));
-console.log(JSON.stringify({ bench: 'fairness', ratio, target, higher_is_better: false, starved, ...figures }));
+printFigures({ bench: 'fairness', ratio, target, higher_is_better: false, starved, ...figures });
 if (starved.length > 0)
   throw new Error(`no request of the quiet tenant completed during the flood: ${starved.join(', ')}`);
 

@@ -28,3 +28,8 @@ export function ownCost(): { readonly cpu_seconds: number; readonly peak_memory_
   const { userCPUTime, systemCPUTime, maxRSS } = process.resourceUsage();
   return { cpu_seconds: round((userCPUTime + systemCPUTime) / 1e6, 1), peak_memory_mib: round(maxRSS / 1_024, 0) };
 }
+
+/** Prints the figures of a bench as its last line, of JSON. */
+export function printFigures(figures: { readonly bench: string; readonly [figure: string]: unknown }): void {
+  console.log(JSON.stringify(figures));
+}

@@ -10,7 +10,7 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { ClickHouse } from '../infra/clickhouse/clickhouse.ts';
-import { quantile, round } from './figures.ts';
+import { printFigures, quantile, round } from './figures.ts';
 import { makeRuns } from './ingest-load/bodies.ts';
 import { Probes } from './ingest-load/probes.ts';
 import { memoryMib } from './ingest-load/process-figures.ts';
@@ -50,22 +50,20 @@ await withStack(async (stack) => {
   await Promise.all(sends);
   const times = await probes.finish();
   const [p50, p99] = [quantile(times, 0.5), quantile(times, 0.99)];
-  console.log(
-    JSON.stringify({
-      bench: 'freshness',
-      ratio: round(Math.max(p50 / targets.p50, p99 / targets.p99), 3),
-      target: 1,
-      higher_is_better: false,
-      p50_ms: round(p50, 0),
-      p99_ms: round(p99, 0),
-      p50_target_ms: targets.p50,
-      p99_target_ms: targets.p99,
-      runs_per_second: round(perSecond, 0),
-      sink_runs_per_second: round(rate * 2, 0),
-      peak_memory_mib: round(memoryMib(ingest.pid, 'VmHWM'), 0),
-      looked_for: times.length,
-    }),
-  );
+  printFigures({
+    bench: 'freshness',
+    ratio: round(Math.max(p50 / targets.p50, p99 / targets.p99), 3),
+    target: 1,
+    higher_is_better: false,
+    p50_ms: round(p50, 0),
+    p99_ms: round(p99, 0),
+    p50_target_ms: targets.p50,
+    p99_target_ms: targets.p99,
+    runs_per_second: round(perSecond, 0),
+    sink_runs_per_second: round(rate * 2, 0),
+    peak_memory_mib: round(memoryMib(ingest.pid, 'VmHWM'), 0),
+    looked_for: times.length,
+  });
 });
 
 /** Records a second from the first send until the last one is visible. */

@@ -7,7 +7,7 @@
  * turns.
  */
 import { randomUUID } from 'node:crypto';
-import { mediansOf, quantile, round } from './figures.ts';
+import { mediansOf, printFigures, quantile, round } from './figures.ts';
 import { makeRuns, multipartBody, multipartType, runsPerBody } from './ingest-load/bodies.ts';
 import { cpuSeconds, maxPeakMib, memoryMib } from './ingest-load/process-figures.ts';
 import { encodeParsed, parsed } from './ingest-load/records.ts';
@@ -62,23 +62,21 @@ await withStack(async (stack) => {
   for (let turn = 0; turn < turns; turn++) results.push({ ...(await accepted()), floor: await floor() });
   const alone = await sendAll(bodies(100), { ...options, clients: 1 });
   const of = mediansOf(results, 1);
-  console.log(
-    JSON.stringify({
-      bench: 'ingest-kafka',
-      ratio: of(({ perSecond, floor }) => perSecond / floor, 3),
-      target: 0.55,
-      higher_is_better: true,
-      runs_per_second: of(({ perSecond }) => perSecond, 0),
-      floor_runs_per_second: of(({ floor }) => floor, 0),
-      p50_ms_of_8_clients: of(({ p50 }) => p50),
-      p99_ms_of_8_clients: of(({ p99 }) => p99),
-      alone_p50_ms: round(quantile(alone, 0.5), 1),
-      alone_p99_ms: round(quantile(alone, 0.99), 1),
-      server_cpu_us_per_run: of(({ server }) => server),
-      client_cpu_us_per_run: of(({ client }) => client),
-      peak_memory_mib: round(memoryMib(api.pid, 'VmHWM'), 0),
-      peak_memory_mib_target: maxPeakMib,
-      turns,
-    }),
-  );
+  printFigures({
+    bench: 'ingest-kafka',
+    ratio: of(({ perSecond, floor }) => perSecond / floor, 3),
+    target: 0.55,
+    higher_is_better: true,
+    runs_per_second: of(({ perSecond }) => perSecond, 0),
+    floor_runs_per_second: of(({ floor }) => floor, 0),
+    p50_ms_of_8_clients: of(({ p50 }) => p50),
+    p99_ms_of_8_clients: of(({ p99 }) => p99),
+    alone_p50_ms: round(quantile(alone, 0.5), 1),
+    alone_p99_ms: round(quantile(alone, 0.99), 1),
+    server_cpu_us_per_run: of(({ server }) => server),
+    client_cpu_us_per_run: of(({ client }) => client),
+    peak_memory_mib: round(memoryMib(api.pid, 'VmHWM'), 0),
+    peak_memory_mib_target: maxPeakMib,
+    turns,
+  });
 });

@@ -4,7 +4,7 @@
  * better.
  */
 import { setTimeout as delay } from 'node:timers/promises';
-import { median, round } from './figures.ts';
+import { median, printFigures, round } from './figures.ts';
 import { makeRuns, multipartBody, multipartType, runsPerBody } from './ingest-load/bodies.ts';
 import { maxPeakMib, memoryMib } from './ingest-load/process-figures.ts';
 import { sendAll } from './ingest-load/send.ts';
@@ -38,15 +38,13 @@ while (seconds() < minutes * 60) {
 await untilInserted(runlake.url, runs);
 const inMinute = (minute: number) =>
   median(samples.filter(({ second }) => Math.floor(second / 60) === minute - 1).map(({ mib }) => mib));
-console.log(
-  JSON.stringify({
-    bench: 'ingest-memory',
-    ratio: round(inMinute(minutes) / inMinute(2), 3),
-    target: 1.25,
-    higher_is_better: false,
-    mib_by_minute: Array.from({ length: minutes }, (_, index) => round(inMinute(index + 1), 0)),
-    peak_mib: round(memoryMib(runlake.pid, 'VmHWM'), 0),
-    peak_mib_target: maxPeakMib,
-    runs,
-  }),
-);
+printFigures({
+  bench: 'ingest-memory',
+  ratio: round(inMinute(minutes) / inMinute(2), 3),
+  target: 1.25,
+  higher_is_better: false,
+  mib_by_minute: Array.from({ length: minutes }, (_, index) => round(inMinute(index + 1), 0)),
+  peak_mib: round(memoryMib(runlake.pid, 'VmHWM'), 0),
+  peak_mib_target: maxPeakMib,
+  runs,
+});

@@ -11,7 +11,7 @@
 import { gzipSync } from 'node:zlib';
 import { openClickHouse } from '../infra/clickhouse/client.ts';
 import { createLogger } from '../infra/telemetry/logger.ts';
-import { mediansOf, quantile, round } from './figures.ts';
+import { mediansOf, printFigures, quantile, round } from './figures.ts';
 import { makeRuns, multipartBody, multipartType, runsPerBody } from './ingest-load/bodies.ts';
 import { insertFloor } from './ingest-load/floor.ts';
 import { otlpBody, otlpType } from './ingest-load/otlp-bodies.ts';
@@ -55,32 +55,30 @@ const gzip = await throughput(
 const packed = zstdBodies(bodies(bodiesBeside));
 const zstd = packed && (await throughput(packed, { ...multipart, encoding: 'zstd' }));
 const alone = await sendAll(bodies(bodiesBeside), { ...multipart, clients: 1 });
-console.log(
-  JSON.stringify({
-    bench: 'ingest',
-    ratio: of(({ product, floor }) => product / floor, 3),
-    target,
-    higher_is_better: true,
-    ratio_with_equal_batches: of(({ product, equalBatches }) => product / equalBatches, 3),
-    ratio_with_equal_batches_target: 0.25,
-    otlp_ratio: of(({ product, spans }) => spans / product, 3),
-    otlp_target: 0.6,
-    runs_per_second: of(({ product }) => product, 0),
-    floor_runs_per_second: of(({ floor }) => floor, 0),
-    otlp_spans_per_second: of(({ spans }) => spans, 0),
-    gzip_runs_per_second: round(gzip, 0),
-    zstd_runs_per_second: zstd === undefined ? null : round(zstd, 0),
-    mean_insert_batch_rows: of(({ insertBatchRows }) => insertBatchRows, 0),
-    p50_ms_of_8_clients: of(({ p50 }) => p50),
-    p99_ms_of_8_clients: of(({ p99 }) => p99),
-    alone_p50_ms: round(quantile(alone, 0.5)),
-    alone_p99_ms: round(quantile(alone, 0.99)),
-    server_cpu_us_per_run: of(({ server }) => server),
-    client_cpu_us_per_run: of(({ client }) => client),
-    peak_memory_mib: round(memoryMib(runlake.pid, 'VmHWM'), 0),
-    rounds,
-  }),
-);
+printFigures({
+  bench: 'ingest',
+  ratio: of(({ product, floor }) => product / floor, 3),
+  target,
+  higher_is_better: true,
+  ratio_with_equal_batches: of(({ product, equalBatches }) => product / equalBatches, 3),
+  ratio_with_equal_batches_target: 0.25,
+  otlp_ratio: of(({ product, spans }) => spans / product, 3),
+  otlp_target: 0.6,
+  runs_per_second: of(({ product }) => product, 0),
+  floor_runs_per_second: of(({ floor }) => floor, 0),
+  otlp_spans_per_second: of(({ spans }) => spans, 0),
+  gzip_runs_per_second: round(gzip, 0),
+  zstd_runs_per_second: zstd === undefined ? null : round(zstd, 0),
+  mean_insert_batch_rows: of(({ insertBatchRows }) => insertBatchRows, 0),
+  p50_ms_of_8_clients: of(({ p50 }) => p50),
+  p99_ms_of_8_clients: of(({ p99 }) => p99),
+  alone_p50_ms: round(quantile(alone, 0.5)),
+  alone_p99_ms: round(quantile(alone, 0.99)),
+  server_cpu_us_per_run: of(({ server }) => server),
+  client_cpu_us_per_run: of(({ client }) => client),
+  peak_memory_mib: round(memoryMib(runlake.pid, 'VmHWM'), 0),
+  rounds,
+});
 
 function bodies(count: number, make = multipartBody): Buffer[] {
   return Array.from({ length: count }, () => make(makeRuns(runsPerBody)));

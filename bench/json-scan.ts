@@ -1,4 +1,5 @@
 import { scanValue } from '../pipelines/ingest/json/scan.ts';
+import { printFigures } from './figures.ts';
 
 /**
  * Speed of JSON validation against `JSON.parse` of the same bytes. CPU time of this process, median of several rounds
@@ -62,14 +63,12 @@ function repeat(times: number, run: () => unknown): void {
 
 const ratios = Object.values(figures).map(({ ratio }) => ratio);
 const ratio = Number((ratios.reduce((product, one) => product * one, 1) ** (1 / ratios.length)).toFixed(2));
-console.log(
-  JSON.stringify({
-    bench: 'json-scan',
-    ratio,
-    target: 1,
-    higher_is_better: true,
-    ratio_is: 'bytes per CPU second of the scan over those of JSON.parse, geometric mean of the corpora',
-    slowest_ratio: Math.min(...ratios),
-    corpora: figures,
-  }),
-);
+printFigures({
+  bench: 'json-scan',
+  ratio,
+  target: 1,
+  higher_is_better: true,
+  ratio_is: 'bytes per CPU second of the scan over those of JSON.parse, geometric mean of the corpora',
+  slowest_ratio: Math.min(...ratios),
+  corpora: figures,
+});

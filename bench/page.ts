@@ -13,7 +13,7 @@
  */
 import assert from 'node:assert/strict';
 import { type BenchEngines, withEngines } from './engines.ts';
-import { quantile, round, timedMs } from './figures.ts';
+import { printFigures, quantile, round, timedMs } from './figures.ts';
 import { insertRuns } from './run-load/insert-runs.ts';
 import { addProjects, servePages } from './run-load/serve-pages.ts';
 
@@ -31,25 +31,23 @@ await withEngines(async (engines) => {
   const { key, workspaceId, projectIds } = await addProjects(engines, 1 + otherProjects);
   const insertMs = await timedMs(() => insertAll(engines, workspaceId, projectIds));
   const { all, errors } = await measure(engines, key, workspaceId, projectIds[0] as string);
-  console.log(
-    JSON.stringify({
-      bench: 'page',
-      ratio: round(Math.min(all.plainMs / all.httpMs, errors.plainMs / errors.httpMs)),
-      target,
-      higher_is_better: true,
-      p50_ms: round(all.httpMs),
-      p99_ms: round(all.httpP99Ms),
-      errors_p50_ms: round(errors.httpMs),
-      errors_p99_ms: round(errors.httpP99Ms),
-      p50_target_ms: p50TargetMs,
-      plain_ids_ms: round(all.plainMs),
-      errors_plain_ids_ms: round(errors.plainMs),
-      page_bytes: all.bytes,
-      runs,
-      runs_of_others: runsOfOthers * otherProjects,
-      insert_seconds: round(insertMs / 1_000),
-    }),
-  );
+  printFigures({
+    bench: 'page',
+    ratio: round(Math.min(all.plainMs / all.httpMs, errors.plainMs / errors.httpMs)),
+    target,
+    higher_is_better: true,
+    p50_ms: round(all.httpMs),
+    p99_ms: round(all.httpP99Ms),
+    errors_p50_ms: round(errors.httpMs),
+    errors_p99_ms: round(errors.httpP99Ms),
+    p50_target_ms: p50TargetMs,
+    plain_ids_ms: round(all.plainMs),
+    errors_plain_ids_ms: round(errors.plainMs),
+    page_bytes: all.bytes,
+    runs,
+    runs_of_others: runsOfOthers * otherProjects,
+    insert_seconds: round(insertMs / 1_000),
+  });
 });
 
 async function insertAll(

@@ -8,7 +8,7 @@
  */
 import assert from 'node:assert/strict';
 import { type BenchEngines, withEngines } from './engines.ts';
-import { quantile, round, timedMs } from './figures.ts';
+import { printFigures, quantile, round, timedMs } from './figures.ts';
 import { insertRuns } from './run-load/insert-runs.ts';
 import { addProjects, type PageServer, servePages } from './run-load/serve-pages.ts';
 
@@ -87,7 +87,7 @@ await withEngines(async (engines) => {
   }
   await pages.close();
   const result = { bench: 'query', ratio: round(ratio), target, higher_is_better: true, ...figures };
-  console.log(JSON.stringify({ ...result, runs, projects, insert_seconds: round(insertMs / 1_000) }));
+  printFigures({ ...result, runs, projects, insert_seconds: round(insertMs / 1_000) });
 });
 
 async function insertAll({ clickhouse }: BenchEngines, tenant: string, projectIds: readonly string[]): Promise<void> {

@@ -10,7 +10,7 @@ import assert from 'node:assert/strict';
 import { markHoursDirty } from '../pipelines/usage/mark-hours-dirty.ts';
 import { runRollUp } from '../pipelines/usage/rollup.ts';
 import { withEngines } from './engines.ts';
-import { median, ownCost, round, timedMs } from './figures.ts';
+import { median, ownCost, printFigures, round, timedMs } from './figures.ts';
 import { fillUsage, hoursOf, type UsageLoad, yearOfUsage } from './usage-load/fill.ts';
 
 const load: UsageLoad = { ...yearOfUsage, traces: 2_000_000 };
@@ -64,18 +64,16 @@ await withEngines(async (engines) => {
     counts.push(countMs);
     rollUps.push(rollUpMs);
   }
-  console.log(
-    JSON.stringify({
-      bench: 'rollup',
-      ratio: round(median(rollUps) / median(counts)),
-      target: 2,
-      higher_is_better: false,
-      pass_ms: round(median(rollUps)),
-      count_ms: round(median(counts)),
-      late_hours: lateHours,
-      traces: load.traces,
-      ...ownCost(),
-      insert_seconds: round(filled.insertSeconds),
-    }),
-  );
+  printFigures({
+    bench: 'rollup',
+    ratio: round(median(rollUps) / median(counts)),
+    target: 2,
+    higher_is_better: false,
+    pass_ms: round(median(rollUps)),
+    count_ms: round(median(counts)),
+    late_hours: lateHours,
+    traces: load.traces,
+    ...ownCost(),
+    insert_seconds: round(filled.insertSeconds),
+  });
 });

@@ -7,7 +7,7 @@
  * measured in the same way.
  */
 import { randomUUID } from 'node:crypto';
-import { mediansOf } from './figures.ts';
+import { mediansOf, printFigures } from './figures.ts';
 import { makeRuns } from './ingest-load/bodies.ts';
 import { buildContainer, insertAvro } from './ingest-load/floor.ts';
 import { cpuSeconds, maxPeakMib, memoryMib } from './ingest-load/process-figures.ts';
@@ -76,20 +76,18 @@ await withStack(async (stack) => {
   }
 
   const of = mediansOf(results, 0);
-  console.log(
-    JSON.stringify({
-      bench: 'sink',
-      ratio: of(({ product, floor }) => product / floor, 3),
-      target: 0.7,
-      higher_is_better: true,
-      runs_per_second: of(({ product }) => product),
-      floor_runs_per_second: of(({ floor }) => floor),
-      mean_insert_batch_rows: of(({ meanBatchRows }) => meanBatchRows),
-      sink_cpu_us_per_run: of(({ cpu }) => cpu, 1),
-      peak_memory_mib: of(({ mib }) => mib),
-      peak_memory_mib_target: maxPeakMib,
-      records_per_turn: recordsPerTurn,
-      turns,
-    }),
-  );
+  printFigures({
+    bench: 'sink',
+    ratio: of(({ product, floor }) => product / floor, 3),
+    target: 0.7,
+    higher_is_better: true,
+    runs_per_second: of(({ product }) => product),
+    floor_runs_per_second: of(({ floor }) => floor),
+    mean_insert_batch_rows: of(({ meanBatchRows }) => meanBatchRows),
+    sink_cpu_us_per_run: of(({ cpu }) => cpu, 1),
+    peak_memory_mib: of(({ mib }) => mib),
+    peak_memory_mib_target: maxPeakMib,
+    records_per_turn: recordsPerTurn,
+    turns,
+  });
 });

@@ -4,7 +4,7 @@
  * the second, of the worse role.
  */
 import { setTimeout as pause } from 'node:timers/promises';
-import { median, round } from './figures.ts';
+import { median, printFigures, round } from './figures.ts';
 import { makeRuns, multipartBody, multipartType, runsPerBody } from './ingest-load/bodies.ts';
 import { cpuSeconds, memoryMib } from './ingest-load/process-figures.ts';
 import { sendAll } from './ingest-load/send.ts';
@@ -50,18 +50,16 @@ await withStack(async (stack) => {
   const byMinute = (name: keyof typeof roles) =>
     Array.from({ length: minutes }, (_, index) => round(inMinute(index + 1, name), 0));
   const ratios = names.map((name) => inMinute(minutes, name) / inMinute(2, name));
-  console.log(
-    JSON.stringify({
-      bench: 'soak',
-      ratio: round(Math.max(...ratios), 3),
-      target: 1.1,
-      higher_is_better: false,
-      api_mib_by_minute: byMinute('api'),
-      ingest_mib_by_minute: byMinute('ingest'),
-      api_cpu_seconds: round(cpuSeconds(roles.api.pid), 0),
-      ingest_cpu_seconds: round(cpuSeconds(roles.ingest.pid), 0),
-      runs,
-      runs_per_second: round(runs / seconds(), 0),
-    }),
-  );
+  printFigures({
+    bench: 'soak',
+    ratio: round(Math.max(...ratios), 3),
+    target: 1.1,
+    higher_is_better: false,
+    api_mib_by_minute: byMinute('api'),
+    ingest_mib_by_minute: byMinute('ingest'),
+    api_cpu_seconds: round(cpuSeconds(roles.api.pid), 0),
+    ingest_cpu_seconds: round(cpuSeconds(roles.ingest.pid), 0),
+    runs,
+    runs_per_second: round(runs / seconds(), 0),
+  });
 });

@@ -13,7 +13,7 @@ import { costExpressions, selectColumn } from '../pipelines/costs/cost-sql.ts';
 import { runFactRollUp } from '../pipelines/runs/stats/count-facts.ts';
 import { markHoursDirty } from '../pipelines/usage/mark-hours-dirty.ts';
 import { type BenchEngines, withEngines } from './engines.ts';
-import { quantile, round, timedMs } from './figures.ts';
+import { printFigures, quantile, round, timedMs } from './figures.ts';
 import { insertRuns } from './run-load/insert-runs.ts';
 import { addProjects, type PageServer, servePages } from './run-load/serve-pages.ts';
 
@@ -100,15 +100,13 @@ await withEngines(async (engines) => {
     target_ms: targetMs,
     ...results,
   };
-  console.log(
-    JSON.stringify({
-      ...result,
-      runs,
-      parts: parts[0]?.parts,
-      insert_seconds: round(insertMs / 1_000),
-      list_seconds: round(listMs / 1_000),
-    }),
-  );
+  printFigures({
+    ...result,
+    runs,
+    parts: parts[0]?.parts,
+    insert_seconds: round(insertMs / 1_000),
+    list_seconds: round(listMs / 1_000),
+  });
 });
 
 async function insertAll({ clickhouse }: BenchEngines, tenant: string, project: string): Promise<void> {

@@ -13,7 +13,7 @@ import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { findFreePorts } from '../infra/embedded/free-port.ts';
 import { askRunlake } from '../test/ask-runlake.ts';
-import { quantile, round, timedMs } from './figures.ts';
+import { printFigures, quantile, round, timedMs } from './figures.ts';
 import { startBenchRunlake } from './started.ts';
 
 const rounds = Number(process.env.BENCH_ROUNDS ?? 200);
@@ -31,7 +31,7 @@ const select =
 
 const [toolsPort] = await findFreePorts(1);
 const runlake = await startBenchRunlake({ environment: { RUNLAKE_TOOLS_PORT: String(toolsPort) } });
-console.log(JSON.stringify({ bench: 'tools', ...(await measureAll()), target, higher_is_better: false }));
+printFigures({ bench: 'tools', ...(await measureAll()), target, higher_is_better: false });
 
 function ask(path: string, body?: object) {
   return askRunlake(runlake, path, { body });

@@ -10,7 +10,7 @@
 import assert from 'node:assert/strict';
 import { groupings } from '../pipelines/usage/report-query.ts';
 import { withEngines } from './engines.ts';
-import { median, ownCost, quantile, round, timedMs } from './figures.ts';
+import { median, ownCost, printFigures, quantile, round, timedMs } from './figures.ts';
 import { counting } from './usage-load/counting.ts';
 import { fillUsage, type UsageLoad, yearOfUsage } from './usage-load/fill.ts';
 import { countTraces, serveUsage } from './usage-load/servers.ts';
@@ -72,23 +72,21 @@ await withEngines(async (engines) => {
     Math.min(...Object.entries(reports).flatMap(([name, { ratio }]) => (of(name) ? [ratio] : [])));
   const long = (name: string) => !name.startsWith('hours') && !name.startsWith('week');
   const week = (name: string) => name.startsWith('week');
-  console.log(
-    JSON.stringify({
-      bench: 'usage-year',
-      ratio: worst(long),
-      target: 2.5,
-      higher_is_better: true,
-      week_ratio: worst(week),
-      worst_p99_ms: Math.max(...Object.values(reports).map(({ p99 }) => p99)),
-      p99_target_ms: 100,
-      rows_per_fact: round(rows!.kept / rows!.facts, 5),
-      rows_per_fact_target: 0.02,
-      list_entries_per_fact: round(rows!.entries / rows!.facts, 3),
-      reports,
-      traces: load.traces,
-      ...ownCost(),
-      insert_seconds: round(filled.insertSeconds),
-      roll_up_seconds: round(filled.rollUpSeconds),
-    }),
-  );
+  printFigures({
+    bench: 'usage-year',
+    ratio: worst(long),
+    target: 2.5,
+    higher_is_better: true,
+    week_ratio: worst(week),
+    worst_p99_ms: Math.max(...Object.values(reports).map(({ p99 }) => p99)),
+    p99_target_ms: 100,
+    rows_per_fact: round(rows!.kept / rows!.facts, 5),
+    rows_per_fact_target: 0.02,
+    list_entries_per_fact: round(rows!.entries / rows!.facts, 3),
+    reports,
+    traces: load.traces,
+    ...ownCost(),
+    insert_seconds: round(filled.insertSeconds),
+    roll_up_seconds: round(filled.rollUpSeconds),
+  });
 });

@@ -10,7 +10,7 @@
  */
 import assert from 'node:assert/strict';
 import { withEngines } from './engines.ts';
-import { median, ownCost, quantile, round, timedMs } from './figures.ts';
+import { median, ownCost, printFigures, quantile, round, timedMs } from './figures.ts';
 import { counting } from './usage-load/counting.ts';
 import { fillUsage, type UsageLoad } from './usage-load/fill.ts';
 import { countTraces, serveUsage } from './usage-load/servers.ts';
@@ -49,24 +49,22 @@ await withEngines(async (engines) => {
   assert.equal(answers.size, 1, 'the answers differ');
   assert.ok(countTraces([...answers].join()) > 0, 'no usage');
   const [http = [], runs = [], traces = []] = times;
-  console.log(
-    JSON.stringify({
-      bench: 'usage',
-      ratio: round(median(traces) / median(http)),
-      target: 2.5,
-      higher_is_better: true,
-      p50_ms: round(median(http)),
-      p99_ms: round(quantile(http, 0.99)),
-      p50_target_ms: 25,
-      p99_target_ms: 60,
-      p50_counting_runs_ms: round(median(runs)),
-      p50_counting_trace_table_ms: round(median(traces)),
-      ratio_over_runs: round(median(runs) / median(http)),
-      traces: load.traces,
-      runs: load.traces * load.runsPerTrace,
-      ...ownCost(),
-      insert_seconds: round(filled.insertSeconds),
-      roll_up_seconds: round(filled.rollUpSeconds),
-    }),
-  );
+  printFigures({
+    bench: 'usage',
+    ratio: round(median(traces) / median(http)),
+    target: 2.5,
+    higher_is_better: true,
+    p50_ms: round(median(http)),
+    p99_ms: round(quantile(http, 0.99)),
+    p50_target_ms: 25,
+    p99_target_ms: 60,
+    p50_counting_runs_ms: round(median(runs)),
+    p50_counting_trace_table_ms: round(median(traces)),
+    ratio_over_runs: round(median(runs) / median(http)),
+    traces: load.traces,
+    runs: load.traces * load.runsPerTrace,
+    ...ownCost(),
+    insert_seconds: round(filled.insertSeconds),
+    roll_up_seconds: round(filled.rollUpSeconds),
+  });
 });

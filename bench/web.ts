@@ -12,7 +12,7 @@ import { askRunlake } from '../test/ask-runlake.ts';
 import type { RunlakeProcess } from '../test/runlake-process.ts';
 import { openContext, signIn, startBrowser } from '../test/web/browser.ts';
 import { buildLargeTrace, buildTrace, sendRuns } from '../test/web/send-traces.ts';
-import { quantile, round } from './figures.ts';
+import { printFigures, quantile, round } from './figures.ts';
 import { insertRuns } from './run-load/insert-runs.ts';
 import { startBenchRunlake, started } from './started.ts';
 
@@ -45,18 +45,16 @@ const figures = {
 };
 const names = Object.keys(targets) as (keyof typeof targets)[];
 const ratio = Math.min(...names.map((name) => targets[name] / Math.max(figures[name], 0.001)));
-console.log(
-  JSON.stringify({
-    bench: 'web',
-    ratio: round(ratio),
-    target: 1,
-    higher_is_better: true,
-    ...Object.fromEntries(names.map((name) => [name, round(figures[name])])),
-    ...Object.fromEntries(names.map((name) => [`${name}_target`, targets[name]])),
-    runs,
-    navigations,
-  }),
-);
+printFigures({
+  bench: 'web',
+  ratio: round(ratio),
+  target: 1,
+  higher_is_better: true,
+  ...Object.fromEntries(names.map((name) => [name, round(figures[name])])),
+  ...Object.fromEntries(names.map((name) => [`${name}_target`, targets[name]])),
+  runs,
+  navigations,
+});
 
 /** Fills a project as the sink would, and returns its id. */
 async function fillProject(runlake: RunlakeProcess): Promise<string> {

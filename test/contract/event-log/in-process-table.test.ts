@@ -3,21 +3,20 @@ import { expect, onTestFinished, test, vi } from 'vitest';
 import { feedbackEvents, runEvents, type Topic } from '../../../schemas/topics.ts';
 import { deferred } from '../../infra/deferred.ts';
 import { until } from '../../infra/until.ts';
-import { limits, listRows, message, openInProcess, storeRemaining } from './in-process-under-test.ts';
+import { limits, listRows, message, openForTest, storeRemaining } from './in-process-under-test.ts';
 
 test('the table is empty when all events are stored', async () => {
-  const under = await openInProcess();
+  const under = await openForTest();
   const { promise: held, resolve: release } = deferred();
   await under.log.subscribe({ topic: runEvents, group: 'a', limits, handle: () => held });
   await under.log.publish(runEvents, [message('one')]);
   expect(await listRows(under.clickhouse)).toEqual([runEvents.name]);
   release();
   await until('the segment to be dropped', async () => (await listRows(under.clickhouse)).length === 0);
-  await under.close();
 });
 
 test('while the events of a topic are rejected, the table does not keep those of other topics', async () => {
-  const under = await openInProcess();
+  const under = await openForTest();
   await under.log.subscribe({ topic: runEvents, group: 'a', limits, handle: async () => {} });
   const handle = () => Promise.reject(new Error('not now'));
   await under.log.subscribe({ topic: feedbackEvents, group: 'b', limits, handle });
@@ -26,14 +25,13 @@ test('while the events of a topic are rejected, the table does not keep those of
   const isDropped = async () => !(await listRows(under.clickhouse)).includes(runEvents.name);
   await until('the segment of the other topic to be dropped', isDropped);
   expect(await listRows(under.clickhouse)).toEqual([feedbackEvents.name]);
-  await under.close();
 });
 
 test('events of a refused request that ClickHouse stores later are dropped', async () => {
   const dropped = deferred();
   let hasFailed = false;
   let insertLate = async () => {};
-  const under = await openInProcess({
+  const under = await openForTest({
     override: ({ insertBody, command }) => ({
       insertBody: async (insert) => {
         if (hasFailed) return insertBody(insert);
@@ -52,21 +50,19 @@ test('events of a refused request that ClickHouse stores later are dropped', asy
   await insertLate();
   expect(await listRows(under.clickhouse)).toHaveLength(1);
   await until('the late events to be dropped', async () => (await listRows(under.clickhouse)).length === 0);
-  await under.close();
 });
 
 test('events of a process that was killed, which ClickHouse stores after the next one has started, are dropped', async () => {
-  const under = await openInProcess();
+  const under = await openForTest();
   await under.clickhouse.command({
     name: 'test',
     sql: `INSERT INTO event_log (segment, topic, log_partition, log_offset) VALUES (7, '${runEvents.name}', 0, 7)`,
   });
   await until('the late events to be dropped', async () => (await listRows(under.clickhouse)).length === 0);
-  await under.close();
 });
 
 test('events that cannot be written keep no others in the table', async () => {
-  const under = await openInProcess();
+  const under = await openForTest();
   const headers = {
     toJSON() {
       throw new Error('cannot be written');
@@ -77,13 +73,12 @@ test('events that cannot be written keep no others in the table', async () => {
   await expect(refused).rejects.toMatchObject({ status: 503 });
   await under.log.publish(runEvents, [message('good')]);
   await until('the segment to be dropped', async () => !(await listRows(under.clickhouse)).includes(runEvents.name));
-  await under.close();
 });
 
 test('a replicated table forgets dropped segments some minutes later, and the log survives that it cannot', async () => {
   const commands: string[] = [];
   // The server has no Keeper, so it refuses to forget.
-  const under = await openInProcess({
+  const under = await openForTest({
     override: ({ command }) => ({
       layout: async () => ({ kind: 'replicated', replicas: 1, isShared: false }),
       command: async (statement) => {
@@ -102,13 +97,12 @@ test('a replicated table forgets dropped segments some minutes later, and the lo
   await under.log.publish(runEvents, [message('two')]);
   await until('the next segment to be dropped', () => commands.length === 3);
   expect(commands).toEqual(['drop-log-segment', 'forget-log-segment', 'drop-log-segment']);
-  await under.close();
 });
 
 test('the event loop runs while a request with many events is encoded', async () => {
   let turns = 0;
   let turnsBeforeInsert = 0;
-  const under = await openInProcess({
+  const under = await openForTest({
     maxPendingBytes: 2 ** 27,
     override: ({ insertBody }) => ({
       insertBody: async (insert) => {
@@ -127,11 +121,10 @@ test('the event loop runs while a request with many events is encoded', async ()
   };
   await Promise.all([published, countTurns()]);
   expect(turnsBeforeInsert).toBeGreaterThan(5);
-  await under.close();
 });
 
 test('a segment with more bytes than a string can have is delivered after a restart', async () => {
-  const under = await openInProcess({ maxPendingBytes: 2 ** 30 });
+  const under = await openForTest({ maxPendingBytes: 2 ** 30 });
   // Of a later process than the first, which would drop it.
   const segment = 8_000_000_000_000_000;
   await under.clickhouse.command({
@@ -144,12 +137,11 @@ test('a segment with more bytes than a string can have is delivered after a rest
   expect(stored.map(({ offset, key, headers }) => ({ offset, key, headers }))).toEqual(expected);
   const bytes = Buffer.alloc(25_000_000, Buffer.from([0, 255]));
   expect(stored.every(({ value }) => value.equals(bytes))).toBe(true);
-  await under.close();
 });
 
 test('the timeout of an insert grows with its size', async () => {
   const timeouts: (number | undefined)[] = [];
-  const under = await openInProcess({
+  const under = await openForTest({
     maxPendingBytes: 2 ** 27,
     override: ({ insertBody }) => ({
       insertBody: async (insert) => {
@@ -162,5 +154,4 @@ test('the timeout of an insert grows with its size', async () => {
   const large = message('x'.repeat(9 * 2 ** 20));
   await under.log.publish(runEvents, [large, large]);
   expect(timeouts).toEqual([10_000, 20_000]);
-  await under.close();
 });

@@ -1,3 +1,4 @@
+import { onTestFinished } from 'vitest';
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import { buildWirePrefix, prefixBytes } from '../../../infra/event-log/avro.ts';
 import type { EventLog, LogBatch, LogRecord } from '../../../infra/event-log/event-log.ts';
@@ -42,6 +43,13 @@ export async function openInProcess({
       await stores.close();
     },
   };
+}
+
+/** The same for one test, at whose end it is closed. */
+export async function openForTest(options?: Parameters<typeof openInProcess>[0]) {
+  const under = await openInProcess(options);
+  onTestFinished(() => under.close());
+  return under;
 }
 
 /** Returns the topic of each row in the table of the log. */

@@ -8,12 +8,12 @@ import { deferred } from '../../infra/deferred.ts';
 import { until } from '../../infra/until.ts';
 import { streamEvent, streamMessage } from '../../pipelines/streams/stream-events.ts';
 import { eventLogContract } from './event-log-contract.ts';
-import { limits, message, openInProcess, storeRemaining, textOf } from './in-process-under-test.ts';
+import { limits, message, openForTest, openInProcess, storeRemaining, textOf } from './in-process-under-test.ts';
 
 eventLogContract('in-process', openInProcess);
 
 test('a publisher is answered before the groups have stored its events, and a crash loses none of them', async () => {
-  const under = await openInProcess();
+  const under = await openForTest();
   const { promise: held, resolve: release } = deferred();
   await under.log.subscribe({ topic: runEvents, group: 'a', limits, handle: () => held });
   const texts = Array.from({ length: 30 }, (_, index) => `event ${index}`);
@@ -22,22 +22,20 @@ test('a publisher is answered before the groups have stored its events, and a cr
   expect(stored.map(textOf)).toEqual(texts);
   expect(stored.map(({ headers }) => headers.from)).toEqual(texts);
   release();
-  await under.close();
 });
 
 test('after a restart, no event is delivered again that was stored when the log was closed', async () => {
-  const under = await openInProcess();
+  const under = await openForTest();
   await under.log.subscribe({ topic: runEvents, group: 'a', limits, handle: async () => {} });
   await under.log.publish(runEvents, [message('one'), message('two')]);
   await under.log.close();
   const reopened = await under.reopened();
   await reopened.publish(runEvents, [message('three')]);
   expect((await storeRemaining(reopened)).map(textOf)).toEqual(['three']);
-  await under.close();
 });
 
 test('events that a group rejects remain for the next process when the log is closed', async () => {
-  const under = await openInProcess();
+  const under = await openForTest();
   const rejected = deferred();
   await under.log.subscribe({
     topic: runEvents,
@@ -52,21 +50,19 @@ test('events that a group rejects remain for the next process when the log is cl
   await rejected.promise;
   await under.log.close();
   expect((await storeRemaining(await under.reopened())).map(textOf)).toEqual(['one']);
-  await under.close();
 });
 
 test('if ClickHouse does not take events, publishers get a retryable error, and later events are accepted', async () => {
-  const under = await openInProcess({ failingInserts: 1 });
+  const under = await openForTest({ failingInserts: 1 });
   const refused = under.log.publish(runEvents, [message('one')]);
   await expect(refused).rejects.toMatchObject({ code: 'EVENT_LOG_UNAVAILABLE', status: 503, retryAfterSeconds: 1 });
   expect(await under.log.isStored(runEvents, await under.log.position(runEvents))).toBe(true);
   await under.log.publish(runEvents, [message('two')]);
   expect((await storeRemaining(under.log)).map(textOf)).toEqual(['two']);
-  await under.close();
 });
 
 test('pending bytes are bounded: beyond the limit publishers get a retryable error; a single larger event is accepted', async () => {
-  const under = await openInProcess({ maxPendingBytes: 1_000 });
+  const under = await openForTest({ maxPendingBytes: 1_000 });
   const { promise: released, resolve: release } = deferred();
   await under.log.subscribe({ topic: runEvents, group: 'a', limits, handle: () => released });
   await under.log.publish(runEvents, [message('x'.repeat(5_000))]);
@@ -75,22 +71,20 @@ test('pending bytes are bounded: beyond the limit publishers get a retryable err
   release();
   await untilStored(under.log, runEvents);
   await under.log.publish(runEvents, [message('y')]);
-  await under.close();
 });
 
 test('a request larger than the limit for pending bytes is accepted while others are pending', async () => {
-  const under = await openInProcess({ maxPendingBytes: 1_000 });
+  const under = await openForTest({ maxPendingBytes: 1_000 });
   const { promise: released, resolve: release } = deferred();
   await under.log.subscribe({ topic: runEvents, group: 'a', limits, handle: () => released });
   await under.log.publish(runEvents, [message('small')]);
   const published = under.log.publish(runEvents, [message('x'.repeat(5_000))]);
   release();
   await published;
-  await under.close();
 });
 
 test('events that are not to be stored wait for no store, reach followers only and keep their offset order', async () => {
-  const under = await openInProcess();
+  const under = await openForTest();
   const { promise: released, resolve: release } = deferred();
   const [stored, seen]: [number[], number[]] = [[], []];
   await under.log.subscribe({
@@ -116,22 +110,20 @@ test('events that are not to be stored wait for no store, reach followers only a
   await until('the first event to be stored', () => stored.length > 0);
   expect(stored).toEqual([offset]);
   expect(await under.log.isStored(streamEvents, { [partition]: offset + 3 })).toBe(true);
-  await under.close();
 });
 
 test('requests that wait at the same moment form one batch', async () => {
-  const under = await openInProcess();
+  const under = await openForTest();
   const sizes: number[] = [];
   const handle = async ({ records }: LogBatch) => void sizes.push(records.length);
   await under.log.subscribe({ topic: runEvents, group: 'a', limits, handle });
   await Promise.all(Array.from({ length: 30 }, () => under.log.publish(runEvents, [message('one')])));
   await until('the events', () => sizes.length > 0);
   expect(sizes).toEqual([30]);
-  await under.close();
 });
 
 test('offsets continue after those of an earlier process, even if the clock was set back', async () => {
-  const under = await openInProcess();
+  const under = await openForTest();
   const read = async (log: typeof under.log) => {
     const offsets: number[] = [];
     const handle = async ({ records }: LogBatch) => void offsets.push(...records.map(({ offset }) => offset));
@@ -148,11 +140,10 @@ test('offsets continue after those of an earlier process, even if the clock was 
   const log = await under.reopened();
   expect(await read(log)).toBeGreaterThan(first);
   await log.close();
-  await under.close();
 });
 
 test('offsets continue after those in Postgres that a release without reservations has left', async () => {
-  const under = await openInProcess();
+  const under = await openForTest();
   const highest = Date.now() * 1_000 + 86_400_000_000;
   const record = { partition: 0, offset: highest, key: 'key', value: message('one').value, headers: {}, version: 1n };
   await under.log.deadLetter(runEvents, record, 'a reason', 'walk');
@@ -169,14 +160,13 @@ test('offsets continue after those in Postgres that a release without reservatio
   await until('the event', () => offsets.length > 0);
   expect(offsets[0]).toBeGreaterThan(highest);
   await log.close();
-  await under.close();
 });
 
 const large = 'x'.repeat(2 ** 18);
 
 /** Opens a log with a group that holds each batch until `release` is called. */
 async function openHeld({ maxPendingBytes = 2 ** 23 } = {}) {
-  const under = await openInProcess({ maxPendingBytes });
+  const under = await openForTest({ maxPendingBytes });
   const { promise: held, resolve: release } = deferred();
   const stored: string[] = [];
   const tenantContexts = new Set<unknown>();
@@ -202,7 +192,7 @@ async function openHeld({ maxPendingBytes = 2 ** 23 } = {}) {
 }
 
 test('an organisation with many events that are not stored waits; others do not', async () => {
-  const { under, stored, tenantContexts, publish, release } = await openHeld();
+  const { stored, tenantContexts, publish, release } = await openHeld();
   // The share of an organisation is a sixteenth of 8 MiB: two events of 256 KiB. The third is appended after both.
   await Promise.all(['1', '2', '3'].map((number) => publish('flooding', `flood${number}${large}`)));
   let isAnswered = false;
@@ -216,11 +206,10 @@ test('an organisation with many events that are not stored waits; others do not'
   await until('all events', () => stored.length === 6);
   expect(stored).toEqual(['flood', 'flood', 'flood', 'quiet', 'again', 'late ']);
   expect(tenantContexts).toEqual(new Set([undefined]));
-  await under.close();
 });
 
 test('a group stores half of the events that an organisation may have while the other half is appended', async () => {
-  const under = await openInProcess({ maxPendingBytes: 2 ** 25 });
+  const under = await openForTest({ maxPendingBytes: 2 ** 25 });
   const sizes: number[] = [];
   const handle = async ({ records }: LogBatch) => {
     sizes.push(records.length);
@@ -231,18 +220,16 @@ test('a group stores half of the events that an organisation may have while the 
     await runForTenant({ organizationId: 'flooding' }, () => under.log.publish(runEvents, [message(large)]));
   // Eight events are all that the organisation may have.
   expect(Math.max(...sizes.slice(2))).toBeLessThan(8);
-  await under.close();
 });
 
 test('while a group rejects batches, an organisation with many events is refused, and others are accepted', async () => {
-  const { under, publish, reject } = await openHeld();
+  const { publish, reject } = await openHeld();
   await Promise.all(['1', '2', '3'].map((number) => publish('flooding', `flood${number}${large}`)));
   const waiting = publish('flooding', `late ${large}`);
   const refusal = expect(waiting).rejects.toMatchObject({ code: 'EVENT_LOG_UNAVAILABLE', status: 503 });
   reject();
   await refusal;
   await publish('quiet', 'quiet');
-  await under.close();
 });
 
 test('a read waits until the events of its organisation are stored, but not for those of others', async () => {
@@ -259,11 +246,10 @@ test('a read waits until the events of its organisation are stored, but not for 
   release();
   await read;
   expect(stored).toContain('event');
-  await under.close();
 });
 
 test('the reads of a request wait once, and again only after it has published events', async () => {
-  const under = await openInProcess();
+  const under = await openForTest();
   const holds = [deferred(), deferred()];
   const waiting = [...holds];
   await under.log.subscribe({ topic: runEvents, group: 'a', limits, handle: async () => waiting.shift()?.promise });
@@ -283,7 +269,6 @@ test('the reads of a request wait once, and again only after it has published ev
     await under.log.whenStored();
     expect(await under.log.isStored(runEvents, await under.log.position(runEvents))).toBe(true);
   });
-  await under.close();
 });
 
 test('after a restart, a read does not wait for the remaining events of other organisations', async () => {
@@ -303,11 +288,10 @@ test('after a restart, a read does not wait for the remaining events of other or
   await read;
   await reopened.close();
   release();
-  await under.close();
 });
 
 test('an organisation that fills the log leaves space for others', async () => {
-  const { under, publish, release } = await openHeld({ maxPendingBytes: 2 ** 21 });
+  const { publish, release } = await openHeld({ maxPendingBytes: 2 ** 21 });
   const flood = Array.from({ length: 20 }, () => publish('flooding', `flood${large}`));
   const outcomes = Promise.allSettled(flood);
   await expect(publish('flooding', `flood${large}`)).rejects.toMatchObject({ code: 'OVERLOADED' });
@@ -316,7 +300,6 @@ test('an organisation that fills the log leaves space for others', async () => {
   const accepted = (await outcomes).filter(({ status }) => status === 'fulfilled');
   expect(accepted.length).toBeGreaterThanOrEqual(7);
   expect(accepted.length).toBeLessThan(20);
-  await under.close();
 });
 
 test('a read does not wait while a group rejects batches', async () => {
@@ -327,16 +310,14 @@ test('a read does not wait while a group rejects batches', async () => {
   await read;
   await runForTenant({ organizationId: 'writer' }, () => under.log.whenStored());
   expect(stored).toEqual([]);
-  await under.close();
 });
 
 test('no event is lost if organisations publish again at once after each answer', async () => {
-  const { under, stored, publish, release } = await openHeld({ maxPendingBytes: 2 ** 28 });
+  const { stored, publish, release } = await openHeld({ maxPendingBytes: 2 ** 28 });
   release();
   const again = async (organizationId: string) => {
     for (let time = 0; time < 100; time += 1) await publish(organizationId, 'again');
   };
   await Promise.all(['a', 'b', 'c'].map(again));
   await until('all events', () => stored.length === 300);
-  await under.close();
 });
