@@ -78,11 +78,7 @@ export function defineAgentOperation<const A extends Access, const S extends Ope
 /** Whether the body is only a search. Such bodies are small; only state and input of graphs may be large. */
 const reads = (access: Access) => 'permission' in access && access.permission === readAccess.permission;
 
-/**
- * Checks that the protocol is enabled.
- *
- * @throws ROUTE_NOT_FOUND if the langgraph.json disables it.
- */
+/** Checks that the protocol is enabled. @throws ROUTE_NOT_FOUND if the langgraph.json disables it. */
 export function requireProtocol(agents: Agents, protocol: 'mcp' | 'a2a', request: FastifyRequest): void {
   if (!agents.protocols[protocol]) throw createRouteNotFoundError(request);
 }

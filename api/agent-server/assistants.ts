@@ -75,11 +75,7 @@ export const createAssistantRule =
     return proceed();
   };
 
-/**
- * Reads an assistant.
- *
- * @throws ASSISTANT_NOT_FOUND
- */
+/** Reads an assistant. @throws ASSISTANT_NOT_FOUND */
 export function readAssistant(
   { database, deploymentId }: Agents,
   { assistant_id: id }: { readonly assistant_id: string },
@@ -87,11 +83,7 @@ export function readAssistant(
   return resolveAssistant(database, deploymentId, id);
 }
 
-/**
- * Checks that a graph exists.
- *
- * @throws GRAPH_NOT_FOUND, which lists the existing graphs.
- */
+/** Checks that a graph exists. @throws GRAPH_NOT_FOUND, which lists the existing graphs. */
 function requireGraph({ graphs }: Pick<Agents, 'graphs'>, graphId: string): void {
   if (Object.hasOwn(graphs, graphId)) return;
   throw runlakeError('GRAPH_NOT_FOUND', { graph: graphId, graphs: Object.keys(graphs).sort().join(', ') });

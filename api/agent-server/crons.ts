@@ -77,11 +77,7 @@ const CronChangesBody = ClosedObject({ schedule: optional(Schedule), ...cronOpti
   'assistant_id',
 ]);
 
-/**
- * Returns the payload in a request body.
- *
- * @throws FIELD_NOT_BUILT
- */
+/** Returns the payload in a request body. @throws FIELD_NOT_BUILT */
 function readPayload(body: Static<typeof CronChangesBody>, hasThread: boolean): Readonly<Record<string, unknown>> {
   // The caller created the thread, so a run must not delete it.
   if (hasThread && body.on_run_completed === 'delete')
@@ -169,11 +165,7 @@ const cronFilter = {
 };
 const CronFilterBody = ClosedObject(cronFilter);
 
-/**
- * Refuses a payload that would fail each time the cron fires.
- *
- * @throws WEBHOOK_INVALID, FEEDBACK_ADDRESS_UNSET
- */
+/** Refuses a payload that would fail each time the cron fires. @throws WEBHOOK_INVALID, FEEDBACK_ADDRESS_UNSET */
 function requireValidPayload(
   { webhooks, acceptsFeedbackKeys }: Pick<Agents, 'webhooks' | 'acceptsFeedbackKeys'>,
   payload: { readonly webhook?: unknown; readonly feedback_keys?: unknown },

@@ -217,11 +217,7 @@ async function listTools(input: AgentInput, cursor: string | undefined): Promise
   return { tools, ...(next < all.length && { nextCursor: String(next) }) };
 }
 
-/**
- * Reads the input schema of a graph. Returns undefined if the graph is unusable.
- *
- * @throws GRAPH_WORKER_BUSY
- */
+/** Reads the input schema of a graph. Returns undefined if the graph is unusable. @throws GRAPH_WORKER_BUSY */
 async function readInputSchema(
   agents: Agents,
   graphId: string,

@@ -49,11 +49,7 @@ const toItemFields = ({ namespace, key }: ItemKey, value?: unknown): Values => (
   key,
 });
 
-/**
- * Returns true if the item exists.
- *
- * @throws STORE_ITEM_NOT_FOUND if the item exists but does not contain `required`.
- */
+/** Returns true if the item exists. @throws STORE_ITEM_NOT_FOUND if the item exists but does not contain `required`. */
 async function requireItemAccess(
   { deps }: Authorizer,
   itemKey: ItemKey,

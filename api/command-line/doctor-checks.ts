@@ -198,11 +198,7 @@ function requireSpace(owner: string, percent: number, consequence = ''): void {
   });
 }
 
-/**
- * Checks that the clock of a server agrees with the clock of this host.
- *
- * @throws PART_UNUSABLE
- */
+/** Checks that the clock of a server agrees with the clock of this host. @throws PART_UNUSABLE */
 async function compareClock(name: ServerName, readServerMs: () => Promise<number>): Promise<void> {
   const requestedAtMs = Date.now();
   const serverMs = await readServerMs();

@@ -180,11 +180,7 @@ function listConfiguredStores({ clickhouseUrl, databaseUrl }: Config): Partial<S
   return { ...(clickhouseUrl !== undefined && { clickhouseUrl }), ...(databaseUrl !== undefined && { databaseUrl }) };
 }
 
-/**
- * Checks the servers.
- *
- * @returns true if both stores are up and have the schema of this release.
- */
+/** Checks the servers. @returns true if both stores are up and have the schema of this release. */
 async function checkServers(
   stores: Stores,
   { config, addresses, secretKey }: Checked & { readonly addresses: Partial<StoreAddresses> },

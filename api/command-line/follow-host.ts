@@ -44,11 +44,7 @@ export function stopWithHost(): void {
   if (!process.connected) stop();
 }
 
-/**
- * Makes an agent server retire when its host asks for it.
- *
- * @param retire see `StartedAgents.retire`
- */
+/** Makes an agent server retire when its host asks for it. @param retire see `StartedAgents.retire` */
 export function retireForHost(retire: () => Promise<void>): void {
   process.on('message', (message) => {
     if (message !== retireMessage) return;

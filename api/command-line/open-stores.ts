@@ -25,11 +25,7 @@ export interface StoreAddresses {
   readonly databaseUrl: string;
 }
 
-/**
- * Opens both stores.
- *
- * @throws TLS_FILE_UNUSABLE
- */
+/** Opens both stores. @throws TLS_FILE_UNUSABLE */
 export function openStores(addresses: StoreAddresses, config: Config, logger: Logger): Stores {
   const shared = { authorities: readTrustedAuthorities(config), logger, timeoutMs: config.queryTimeoutMs };
   const clickhouse = openClickHouse({

@@ -30,11 +30,7 @@ export interface RoleListener {
   close(): Promise<void>;
 }
 
-/**
- * Opens the listener of a role.
- *
- * @throws PORT_IN_USE, HOST_UNUSABLE, METRICS_PORT_UNUSABLE
- */
+/** Opens the listener of a role. @throws PORT_IN_USE, HOST_UNUSABLE, METRICS_PORT_UNUSABLE */
 export async function listenForRole(
   { config, logger, mainApi }: { config: Config; logger: Logger; mainApi: LoadedParts['mainApi'] },
   servers: readonly HealthCheck[],

@@ -11,11 +11,7 @@ interface HttpListener {
   drain(): Promise<void>;
 }
 
-/**
- * Starts the HTTP server of an API.
- *
- * @throws PORT_IN_USE, HOST_UNUSABLE
- */
+/** Starts the HTTP server of an API. @throws PORT_IN_USE, HOST_UNUSABLE */
 export async function listenHttp({
   server: options,
   at,

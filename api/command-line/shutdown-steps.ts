@@ -10,11 +10,7 @@ export class ShutdownSteps {
   readonly #steps: [name: string, end: () => unknown][] = [];
   #running = false;
 
-  /**
-   * Adds a shutdown step.
-   *
-   * @throws DRAINING if {@link ShutdownSteps.run} was called. Startup must then stop.
-   */
+  /** Adds a shutdown step. @throws DRAINING if {@link ShutdownSteps.run} was called. Startup must then stop. */
   add(name: string, end: () => unknown): void {
     if (this.#running) {
       // The dependencies of the part may have ended already, so errors of its shutdown are ignored.

@@ -102,11 +102,7 @@ export async function startAgents(
   };
 }
 
-/**
- * Starts claiming and executing runs, without HTTP.
- *
- * @throws GRAPHS_FILE_INVALID and the errors of the parts.
- */
+/** Starts claiming and executing runs, without HTTP. @throws GRAPHS_FILE_INVALID and the errors of the parts. */
 export async function startAgentWork(
   parts: AgentDeps,
   shutdown: ShutdownSteps,

@@ -24,11 +24,7 @@ import { listenForRole } from './role-listener.ts';
 import { type RoleDeps, type ServedRole, serveRole } from './serve-role.ts';
 import { ShutdownSteps } from './shutdown-steps.ts';
 
-/**
- * Starts a role.
- *
- * @throws the errors of the parts, except the errors of unavailable servers.
- */
+/** Starts a role. @throws the errors of the parts, except the errors of unavailable servers. */
 export async function startRole(parts: Omit<RoleDeps, 'listener'>): Promise<Pick<ServedRole, 'replaced'>> {
   const { config, logger, stores, shutdown, loaded } = parts;
   const probes = await openServerProbes(config, stores, logger);
@@ -147,11 +143,7 @@ async function waitForServers(
   }
 }
 
-/**
- * Checks one server.
- *
- * @returns undefined if the server responds.
- */
+/** Checks one server. @returns undefined if the server responds. */
 async function probeServer({ name, check }: HealthCheck): Promise<{ name: string; err: RunlakeError } | undefined> {
   const checkPromise = check();
   try {

@@ -70,11 +70,7 @@ function formatEvaluator({ definition, metadata, ...evaluator }: EvaluatorRecord
   return { ...evaluator, ...definitionField, metadata: metadata && { ...metadata }, feedback_keys: [], run_rules: [] };
 }
 
-/**
- * Returns the definition for the given type.
- *
- * @throws BAD_REQUEST if the body has a definition for another type.
- */
+/** Returns the definition for the given type. @throws BAD_REQUEST if the body has a definition for another type. */
 function pickDefinition(body: Static<typeof Definitions>, type: EvaluatorType) {
   const otherType = evaluatorTypes.find((each) => each !== type && body[definitionFieldByType[each]] != null);
   if (otherType)

@@ -184,11 +184,7 @@ function toNewExample(body: Static<typeof NewExampleBody>): NewExample {
   };
 }
 
-/**
- * Returns the dataset of the items.
- *
- * @throws BAD_REQUEST if the items belong to several datasets.
- */
+/** Returns the dataset of the items. @throws BAD_REQUEST if the items belong to several datasets. */
 function findDataset(items: readonly { readonly dataset_id?: string | null | undefined }[]): string | undefined {
   const ids = new Set(items.flatMap(({ dataset_id }) => (dataset_id == null ? [] : [dataset_id.toLowerCase()])));
   if (ids.size > 1) throw runlakeError('BAD_REQUEST', { reason: 'All examples must belong to the same dataset.' });

@@ -36,11 +36,7 @@ export class Drain {
     return this.#draining;
   }
 
-  /**
-   * Counts a new request.
-   *
-   * @throws DRAINING after {@link Drain.start} was called.
-   */
+  /** Counts a new request. @throws DRAINING after {@link Drain.start} was called. */
   enter(): void {
     if (this.#draining) throw runlakeError('DRAINING', {}, { retryAfterSeconds: 1 });
     this.#inFlight++;

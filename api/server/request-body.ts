@@ -223,11 +223,7 @@ interface LargeJson<S extends TSchema> {
   ): Promise<Result>;
 }
 
-/**
- * Defines a JSON body that may be larger than the limit of other operations.
- *
- * @throws {@link largeJsonErrors}
- */
+/** Defines a JSON body that may be larger than the limit of other operations. @throws {@link largeJsonErrors} */
 export function defineLargeJson<S extends TSchema>(schema: S, maxBytes: number): LargeJson<S> {
   const check = compileValidator({ schema, method: 'POST', url: '', httpPart: 'body' });
   return {

@@ -61,11 +61,7 @@ export function removeOwnCookies(cookie: string): string | undefined {
   return kept.join(';').trim() || undefined;
 }
 
-/**
- * Builds the header `Set-Cookie` of a session.
- *
- * @param token Value of the cookie; undefined removes the cookie.
- */
+/** Builds the header `Set-Cookie` of a session. @param token Value of the cookie; undefined removes the cookie. */
 export function buildSessionCookie(
   token: string | undefined,
   request: FastifyRequest,

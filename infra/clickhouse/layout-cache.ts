@@ -21,11 +21,7 @@ export class LayoutCache<Value = Layout> {
     this.#nowMs = nowMs;
   }
 
-  /**
-   * Returns a layout that is at most two minutes old.
-   *
-   * @throws the error of the read if there is no such layout.
-   */
+  /** Returns a layout that is at most two minutes old. @throws the error of the read if there is no such layout. */
   async get(): Promise<Value> {
     const ageMs = this.#known === undefined ? Infinity : this.#nowMs() - this.#known.readAtMs;
     if (this.#known && ageMs <= refreshAgeMs) return this.#known.value;

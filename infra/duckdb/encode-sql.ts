@@ -193,11 +193,7 @@ function buildDerivedSql(folder: string, derived: DerivedFiles | undefined): str
 
 const readParquetSql = (path: string) => `read_parquet(${quoteText(path)})`;
 
-/**
- * Reads the footer of the Parquet file at `path`.
- *
- * @throws DuckDB's error if the file is not a Parquet file.
- */
+/** Reads the footer of the Parquet file at `path`. @throws DuckDB's error if the file is not a Parquet file. */
 export async function readFooter(connection: DuckDBConnection, path: string): Promise<ParquetFooter> {
   const metadata = `parquet_metadata(${quoteText(path)})`;
   const readRows = async (statement: string) => (await connection.runAndReadAll(statement)).getRowObjectsJson();

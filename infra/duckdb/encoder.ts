@@ -26,11 +26,7 @@ import type { ChildRequest, ChildResponse, EncodeRequest, ListRequest, ParquetFo
  * throws, the files that it created have been deleted.
  */
 export interface Encoder {
-  /**
-   * Rewrites a Parquet file with different types, compression and row groups.
-   *
-   * @returns the footer of the new file.
-   */
+  /** Rewrites a Parquet file with different types, compression and row groups. @returns the footer of the new file. */
   encode(request: EncodeRequest, signal?: AbortSignal): Promise<ParquetFooter>;
   /** Writes some columns of a Parquet file as CSV. */
   list(request: ListRequest, signal?: AbortSignal): Promise<void>;

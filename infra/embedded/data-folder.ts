@@ -38,11 +38,7 @@ import { isHeldByAny, listenAsHolder } from './holder-socket.ts';
 import { isSystemError, loadOrCreateSecret, readFileIfExists, writePrivateFile } from './private-file.ts';
 import { describeProcess, isSameProcess, parseProcess, readProcessIdentity } from './process-identity.ts';
 
-/**
- * Takes the lock.
- *
- * @returns a function that releases the lock, or the process id of the current holder.
- */
+/** Takes the lock. @returns a function that releases the lock, or the process id of the current holder. */
 export function lockFolder(folder: string): (() => void) | number {
   const draft = join(folder, `lock-draft.${process.pid}.${randomBytes(6).toString('hex')}`);
   writePrivateFile(draft, describeProcess(process.pid));

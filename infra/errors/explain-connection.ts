@@ -97,11 +97,7 @@ const rules: readonly Rule[] = [
   ],
 ];
 
-/**
- * Explains why a connection failed.
- *
- * @returns undefined if the error was not caused by the connection itself.
- */
+/** Explains why a connection failed. @returns undefined if the error was not caused by the connection itself. */
 export function explainConnection(error: unknown, address: ServerAddress): Explanation | undefined {
   const text = collectErrorText(error);
   return rules.find(([pattern]) => pattern.test(text))?.[1](address);

@@ -164,11 +164,7 @@ export interface EventLog {
    * @throws if the log cannot be read.
    */
   isStored(topic: Topic, position: LogPosition): Promise<boolean>;
-  /**
-   * Checks that the log can accept events.
-   *
-   * @throws if it cannot accept events now.
-   */
+  /** Checks that the log can accept events. @throws if it cannot accept events now. */
   check(): Promise<void>;
   /** Finishes the work that was accepted, and then closes the log. */
   close(): Promise<void>;

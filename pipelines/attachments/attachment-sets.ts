@@ -35,11 +35,7 @@ const setVersion = 2n ** 63n;
 export const ofRunCondition = `version < ${setVersion}`;
 const ofSetCondition = `version >= ${setVersion}`;
 
-/**
- * Stores attachments in their sets. Resolves when they are stored.
- *
- * @throws errors of ClickHouse.
- */
+/** Stores attachments in their sets. Resolves when they are stored. @throws errors of ClickHouse. */
 export async function storeAttachmentSets(
   clickhouse: ClickHouse,
   workspaceId: string,
@@ -91,11 +87,7 @@ function encodeString(bytes: Buffer): [Buffer, Buffer] {
   return [Buffer.from(length), bytes];
 }
 
-/**
- * Returns a hash of the names, MIME types and content of each set, by set.
- *
- * @throws errors of ClickHouse.
- */
+/** Returns a hash of the names, MIME types and content of each set, by set. @throws errors of ClickHouse. */
 export async function hashAttachmentSets(
   clickhouse: ClickHouse,
   workspaceId: string,
@@ -237,11 +229,7 @@ async function countAttachments(clickhouse: ClickHouse, workspaceId: string, set
   return counted;
 }
 
-/**
- * Deletes sets and their content.
- *
- * @throws errors of ClickHouse.
- */
+/** Deletes sets and their content. @throws errors of ClickHouse. */
 export async function deleteAttachmentSets(
   clickhouse: ClickHouse,
   workspaceId: string,

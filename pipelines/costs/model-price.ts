@@ -138,11 +138,7 @@ export async function listPrices(database: Sql, workspaceId: string): Promise<re
   return [...(await readWorkspacePrices(database, workspaceId)), ...startingPrices];
 }
 
-/**
- * Returns the values of the columns from `name` to `completion_cost_details`.
- *
- * @throws BAD_REQUEST
- */
+/** Returns the values of the columns from `name` to `completion_cost_details`. @throws BAD_REQUEST */
 function toColumns(price: SentPrice): readonly unknown[] {
   return [
     price.name,
@@ -209,11 +205,7 @@ const columns = `name, start_time, match_path, match_pattern, pattern_size, prov
   prompt_cost_details, completion_cost_details`;
 const placeholders = '$3, $4, $5, $6, $7, $8, $9, $10, $11, $12';
 
-/**
- * Creates a price.
- *
- * @throws BAD_REQUEST; LIMIT_REACHED
- */
+/** Creates a price. @throws BAD_REQUEST; LIMIT_REACHED */
 export async function createPrice(database: Database, workspaceId: string, sent: SentPrice): Promise<ModelPrice> {
   const id = randomUUID();
   const values = toColumns(sent);
@@ -248,11 +240,7 @@ export async function updatePrice(
   });
 }
 
-/**
- * Deletes a price.
- *
- * @throws NOT_FOUND; BAD_REQUEST for a price that ships with the release
- */
+/** Deletes a price. @throws NOT_FOUND; BAD_REQUEST for a price that ships with the release */
 export async function deletePrice(database: Database, workspaceId: string, id: string): Promise<void> {
   rejectStartingPrice(id);
   const deleted = await database.execute('DELETE FROM model_prices WHERE workspace_id = $1 AND id = $2', [

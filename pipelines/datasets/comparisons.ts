@@ -140,11 +140,7 @@ interface ComparisonQuery extends PageRequest {
   readonly descending: boolean;
 }
 
-/**
- * Lists the comparative experiments of a dataset.
- *
- * @throws NOT_FOUND; errors of the stores.
- */
+/** Lists the comparative experiments of a dataset. @throws NOT_FOUND; errors of the stores. */
 export async function listComparisons(
   { database, clickhouse }: { readonly database: Sql; readonly clickhouse: ClickHouse },
   workspaceId: string,
@@ -192,11 +188,7 @@ async function readExperimentNames(
   return new Map(rows.map(({ id, name }) => [id, name]));
 }
 
-/**
- * Checks that a comparative experiment exists.
- *
- * @throws NOT_FOUND if the dataset has no such comparative experiment.
- */
+/** Checks that a comparative experiment exists. @throws NOT_FOUND if the dataset has no such comparative experiment. */
 export async function requireComparison(
   database: Sql,
   workspaceId: string,
@@ -209,11 +201,7 @@ export async function requireComparison(
   if (!found) throw runlakeError('NOT_FOUND', { what: 'Comparative experiment' });
 }
 
-/**
- * Deletes a comparative experiment. Its experiments and its feedback are kept.
- *
- * @throws NOT_FOUND
- */
+/** Deletes a comparative experiment. Its experiments and its feedback are kept. @throws NOT_FOUND */
 export async function deleteComparison(database: Sql, workspaceId: string, id: string): Promise<void> {
   const deleted = await database.execute('DELETE FROM comparative_experiments WHERE id = $1 AND workspace_id = $2', [
     id,

@@ -97,11 +97,7 @@ function selectDatasets(workspaceId: string) {
     .where('workspace_id', '=', workspaceId);
 }
 
-/**
- * Reads a dataset.
- *
- * @throws NOT_FOUND if the workspace has no dataset with this id.
- */
+/** Reads a dataset. @throws NOT_FOUND if the workspace has no dataset with this id. */
 export async function readDataset(database: Sql, workspaceId: string, datasetId: string): Promise<DatasetRecord> {
   const [row] = await fetchRows<DatasetRow>(database, selectDatasets(workspaceId).where('id', '=', datasetId));
   if (!row) throw runlakeError('NOT_FOUND', { what: 'Dataset' });

@@ -98,11 +98,7 @@ interface NewRow extends ExampleFields {
   readonly attachments?: Readonly<Record<string, AttachmentLocation>> | undefined;
 }
 
-/**
- * Adds examples to the version that a write creates.
- *
- * @throws errors of the database client if an id already exists.
- */
+/** Adds examples to the version that a write creates. @throws errors of the database client if an id already exists. */
 export async function insertExampleRows(tx: Sql, dataset: LockedDataset, rows: readonly NewRow[]): Promise<void> {
   const format = (row: NewRow) => {
     const metadata = addSplits(row.metadata ?? {}, row.split);

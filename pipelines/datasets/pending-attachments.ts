@@ -37,11 +37,7 @@ export async function reserveAttachmentSets(
   );
 }
 
-/**
- * Performs step 2 of the header comment.
- *
- * @throws CONFLICT if the write took longer than an hour.
- */
+/** Performs step 2 of the header comment. @throws CONFLICT if the write took longer than an hour. */
 export async function confirmAttachmentSets(tx: Sql, sets: readonly string[]): Promise<void> {
   if (sets.length === 0) return;
   const deleted = await tx.execute('DELETE FROM pending_attachment_sets WHERE id = ANY ($1::uuid[])', [sets]);

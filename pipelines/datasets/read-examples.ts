@@ -66,11 +66,7 @@ export interface ExampleKey {
 export const contentBytesSql = `octet_length(inputs) + coalesce(octet_length(outputs), 0) + octet_length(metadata)
   + 4 * octet_length(attachments::text)`;
 
-/**
- * Builds the query for the examples that match a filter.
- *
- * @throws BAD_REQUEST, NOT_FOUND
- */
+/** Builds the query for the examples that match a filter. @throws BAD_REQUEST, NOT_FOUND */
 async function selectExamples(database: Sql, workspaceId: string, filter: ExampleFilter) {
   const { datasetId, ids, splits, metadata, texts, condition } = filter;
   if (datasetId === undefined && (ids === undefined || ids.length === 0)) {
@@ -217,21 +213,13 @@ function* formatRows(rows: readonly ExampleRow[], format: (row: ExampleRow) => s
   return texts.join(',');
 }
 
-/**
- * Counts the examples that match a filter.
- *
- * @throws as {@link readExamples}.
- */
+/** Counts the examples that match a filter. @throws as {@link readExamples}. */
 export async function countExamples(database: Database, workspaceId: string, filter: ExampleFilter): Promise<number> {
   const examples = (await selectExamples(database, workspaceId, filter)).select('id');
   return runStatement(database, filter, (sql) => countRows(sql, examples));
 }
 
-/**
- * Lists the ids of the examples that match a filter, newest first.
- *
- * @throws as {@link readExamples}.
- */
+/** Lists the ids of the examples that match a filter, newest first. @throws as {@link readExamples}. */
 export async function listExampleIds(database: Sql, workspaceId: string, filter: ExampleFilter): Promise<string[]> {
   const examples = (await selectExamples(database, workspaceId, filter)).select('id');
   const rows = await fetchRows(database, examples.orderBy('valid_from', 'desc').orderBy('id', 'desc'));

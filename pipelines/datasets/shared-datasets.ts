@@ -52,11 +52,7 @@ export interface SharedDataset {
   readonly withExperiments: boolean;
 }
 
-/**
- * Finds the dataset to which a token gives access.
- *
- * @throws NOT_FOUND
- */
+/** Finds the dataset to which a token gives access. @throws NOT_FOUND */
 export async function openSharedDataset(database: Database, token: string): Promise<SharedDataset> {
   const { tenantId, targetId, ...share } = await openShareToken(database, 'dataset', token);
   return { ...share, workspaceId: tenantId, datasetId: targetId };

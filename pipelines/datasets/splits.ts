@@ -5,11 +5,7 @@ import { addSplits, splitKey } from './example.ts';
 import { readCurrentExamples, replaceExampleRows } from './example-rows.ts';
 import { resolveAsOf, writeVersion } from './versions.ts';
 
-/**
- * Returns the names of the splits that a dataset has in a version.
- *
- * @throws NOT_FOUND
- */
+/** Returns the names of the splits that a dataset has in a version. @throws NOT_FOUND */
 export async function listSplits(
   database: Sql,
   workspaceId: string,

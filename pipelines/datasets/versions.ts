@@ -103,11 +103,7 @@ export async function writeVersionInTransaction(
 const createFullError = (limit: number, what: string, remedy: string) =>
   runlakeError('DATASET_FULL', { limit, what, remedy });
 
-/**
- * Checks that the workspace has this dataset.
- *
- * @throws NOT_FOUND
- */
+/** Checks that the workspace has this dataset. @throws NOT_FOUND */
 export async function requireDataset(database: Sql, workspaceId: string, datasetId: string): Promise<void> {
   const [found] = await database.query('SELECT FROM datasets WHERE id = $1 AND workspace_id = $2', [
     datasetId,
@@ -243,11 +239,7 @@ export async function listVersions(
   return listPage(database, query, newestFirstOrder, page);
 }
 
-/**
- * Returns the version with a tag, or the version that was the newest at a time.
- *
- * @throws NOT_FOUND
- */
+/** Returns the version with a tag, or the version that was the newest at a time. @throws NOT_FOUND */
 export async function readVersion(
   database: Sql,
   workspaceId: string,
@@ -303,11 +295,7 @@ export interface VersionDiff {
   readonly examples_removed: string[];
 }
 
-/**
- * Compares two versions, each of which is given as a time or a tag.
- *
- * @throws NOT_FOUND
- */
+/** Compares two versions, each of which is given as a time or a tag. @throws NOT_FOUND */
 export async function diffVersions(
   database: Sql,
   workspaceId: string,

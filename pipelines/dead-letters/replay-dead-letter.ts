@@ -30,11 +30,7 @@ type ReplayResult =
   /** `reason` is a sentence about the dead-letter record. */
   | { readonly outcome: 'refused'; readonly reason: string };
 
-/**
- * Replays a dead-letter record.
- *
- * @throws errors of the stores and the log.
- */
+/** Replays a dead-letter record. @throws errors of the stores and the log. */
 export async function replayDeadLetter(
   deadLetter: DeadLetterRecord,
   deps: ReplayDeps,

@@ -43,11 +43,7 @@ interface ObjectReference {
   readonly name: string;
 }
 
-/**
- * Checks the fields.
- *
- * @throws DEPLOYMENT_INVALID
- */
+/** Checks the fields. @throws DEPLOYMENT_INVALID */
 export function checkPod(fields: PodFields): void {
   const own = listReferences(fields).find(({ kind, name }) => kind === 'secret' && ownSecretPattern.test(name));
   if (own !== undefined)

@@ -64,11 +64,7 @@ export async function claimRevision(
 /** A host claims a new revision within a second. After this time, there is probably no host. */
 export const maxUnclaimedSeconds = 30;
 
-/**
- * Checks that hosts claim new revisions.
- *
- * @throws PART_UNUSABLE
- */
+/** Checks that hosts claim new revisions. @throws PART_UNUSABLE */
 export async function inspectUnclaimedRevisions(database: Pick<Database, 'query'>): Promise<string> {
   const [found] = await database.query<{ count: number }>(
     `SELECT count(*)::int AS count FROM deployment_revisions

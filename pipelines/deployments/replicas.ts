@@ -62,11 +62,7 @@ export interface HostLease {
   readonly leaseMs: number;
 }
 
-/**
- * Claims replicas that are wanted, due, and held by no host.
- *
- * @param limit maximum number of replicas.
- */
+/** Claims replicas that are wanted, due, and held by no host. @param limit maximum number of replicas. */
 export function claimReplicas(
   database: Database,
   { hostId, leaseMs }: HostLease,

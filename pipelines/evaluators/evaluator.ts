@@ -70,11 +70,7 @@ function selectEvaluators(workspaceId: string) {
 
 const createNotFoundError = () => runlakeError('NOT_FOUND', { what: 'Evaluator' });
 
-/**
- * Reads an evaluator.
- *
- * @throws NOT_FOUND
- */
+/** Reads an evaluator. @throws NOT_FOUND */
 export async function readEvaluator(database: Sql, workspaceId: string, id: string): Promise<EvaluatorRecord> {
   const [row] = await fetchRows(database, selectEvaluators(workspaceId).where('id', '=', id));
   if (!row) throw createNotFoundError();
@@ -119,11 +115,7 @@ const toMetadataColumns = (metadata: Readonly<JsonObject> | null): [string | nul
   toJsonb(metadata ?? {}),
 ];
 
-/**
- * Creates an evaluator.
- *
- * @throws LIMIT_REACHED
- */
+/** Creates an evaluator. @throws LIMIT_REACHED */
 export async function createEvaluator(
   database: Database,
   { workspaceId, userId }: WorkspaceCaller,

@@ -164,11 +164,7 @@ async function* encodeChunks<Read>(
   }
 }
 
-/**
- * Step 5 of the header comment: uploads a part and records it.
- *
- * @returns the number of rows that were recorded.
- */
+/** Step 5 of the header comment: uploads a part and records it. @returns the number of rows that were recorded. */
 async function writePart<Read>(
   { store, checkpoint, getPartKey }: RunToExport<Read>,
   { part, chunk, isRepeated: repeated, folder, made }: PartOnDisk<ParquetPart>,

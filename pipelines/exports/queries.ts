@@ -46,11 +46,7 @@ const exportsWithProgressSql = `SELECT ${exportColumns}, p.*, f.files
     WHERE r.bulk_export_id = e.id
   ) AS f`;
 
-/**
- * Reads an export with its progress.
- *
- * @throws NOT_FOUND if the workspace has no export with this id.
- */
+/** Reads an export with its progress. @throws NOT_FOUND if the workspace has no export with this id. */
 export async function readExport(
   database: Database,
   workspaceId: string,
@@ -191,11 +187,7 @@ export async function readExportRun(
   return found;
 }
 
-/**
- * Lists the complete files of an export run, ordered by part number.
- *
- * @throws NOT_FOUND as {@link readExportRun}.
- */
+/** Lists the complete files of an export run, ordered by part number. @throws NOT_FOUND as {@link readExportRun}. */
 export async function listExportFiles(
   database: Database,
   workspaceId: string,

@@ -131,11 +131,7 @@ export class FairAttempts {
     return this.#concurrency + 1;
   }
 
-  /**
-   * Starts an attempt at one run, if a run is due.
-   *
-   * @throws errors of the database.
-   */
+  /** Starts an attempt at one run, if a run is due. @throws errors of the database. */
   async attemptNext(): Promise<void> {
     const { attempts } = this.#deps;
     let lostRaces = 0;

@@ -155,11 +155,7 @@ export interface ConfigName {
   readonly id?: string | undefined;
 }
 
-/**
- * Changes a config. Absent fields stay unchanged.
- *
- * @throws NOT_FOUND; BAD_REQUEST.
- */
+/** Changes a config. Absent fields stay unchanged. @throws NOT_FOUND; BAD_REQUEST. */
 export async function updateConfig(
   database: Database,
   workspaceId: string,
@@ -209,11 +205,7 @@ function changeCategories(config: FeedbackConfig, { add = [], remove = [] }: Cat
   return { ...config, categories: kept };
 }
 
-/**
- * Deletes a config. The feedback with its key is kept.
- *
- * @throws NOT_FOUND
- */
+/** Deletes a config. The feedback with its key is kept. @throws NOT_FOUND */
 export async function deleteConfig(database: Database, workspaceId: string, { key, id }: ConfigName): Promise<string> {
   const [deleted] = await database.query<{ key: string }>(
     `DELETE FROM feedback_configs
@@ -259,11 +251,7 @@ export function requireConsistentConfig(config: FeedbackConfig): void {
   }
 }
 
-/**
- * Reads those configs of the given keys that are enforced, by key.
- *
- * @throws errors of the database.
- */
+/** Reads those configs of the given keys that are enforced, by key. @throws errors of the database. */
 export async function readEnforcedConfigs(
   database: Sql,
   workspaceId: string,
@@ -279,11 +267,7 @@ export async function readEnforcedConfigs(
   return new Map(rows.map(({ key, config }) => [key, JSON.parse(config) as FeedbackConfig]));
 }
 
-/**
- * Returns those of the given keys that have a config.
- *
- * @throws errors of the database.
- */
+/** Returns those of the given keys that have a config. @throws errors of the database. */
 export async function findConfiguredKeys(
   database: Sql,
   workspaceId: string,
@@ -310,11 +294,7 @@ export function requireMatch(
   if (enforced) requireMatchingValues(enforced, { feedback: id, score: parse(score), value: parse(value) });
 }
 
-/**
- * Checks the parsed score and value of a feedback entry against a config.
- *
- * @throws INVALID_FEEDBACK
- */
+/** Checks the parsed score and value of a feedback entry against a config. @throws INVALID_FEEDBACK */
 export function requireMatchingValues(
   config: FeedbackConfig,
   { feedback, score, value }: { readonly feedback: string; readonly score: unknown; readonly value: unknown },

@@ -16,11 +16,7 @@ const maxLabelCharacters = 1_000;
 /** Maximum size of a config as JSON, that of the bodies of `/feedback-configs`: parsing more blocks other requests. */
 const maxConfigBytes = 1024 ** 2;
 
-/**
- * Reads `feedback_config`. JavaScript clients send this member in camel case.
- *
- * @throws INVALID_FEEDBACK
- */
+/** Reads `feedback_config`. JavaScript clients send this member in camel case. @throws INVALID_FEEDBACK */
 export function readSentConfig(reader: MemberReader<FeedbackKey>): FeedbackConfig | undefined {
   const name = reader.json('feedback_config') ? 'feedback_config' : 'feedbackConfig';
   const bytes = reader.json(name, 'object');
@@ -80,11 +76,7 @@ export class SentConfigs {
     this.#database = database;
   }
 
-  /**
-   * Returns those of `keys` that have a config.
-   *
-   * @throws errors of the database.
-   */
+  /** Returns those of `keys` that have a config. @throws errors of the database. */
   async findKnown(workspaceId: string, keys: readonly string[]): Promise<ReadonlySet<string>> {
     const isKnown = (key: string) => this.#known.has(toKnownKey(workspaceId, key));
     const known = keys.filter(isKnown);
@@ -94,11 +86,7 @@ export class SentConfigs {
     return new Set([...known, ...found]);
   }
 
-  /**
-   * Stores the config of a key, unless the key already has a config.
-   *
-   * @throws LIMIT_REACHED; errors of the database.
-   */
+  /** Stores the config of a key, unless the key already has a config. @throws LIMIT_REACHED; errors of the database. */
   async keep(workspaceId: string, key: string, config: FeedbackConfig): Promise<void> {
     const known = toKnownKey(workspaceId, key);
     if (this.#known.has(known)) return;

@@ -81,11 +81,7 @@ export async function connectToken(
   throw runlakeError('LIMIT_REACHED', { limit: maxConnections, what: 'agents connected with one OAuth token', hint });
 }
 
-/**
- * Ends a connection. A token that was granted for this agent can then no longer be used by it.
- *
- * @throws NOT_FOUND
- */
+/** Ends a connection. A token that was granted for this agent can then no longer be used by it. @throws NOT_FOUND */
 export async function deleteConnection(
   { database }: OAuthDeps,
   { workspaceId, userId }: TokenOwner,

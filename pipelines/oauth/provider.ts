@@ -74,11 +74,7 @@ export function listProviders(sql: Sql, organizationId: string): Promise<Provide
   );
 }
 
-/**
- * Reads a provider of an organisation by the name that its creator chose.
- *
- * @throws NOT_FOUND
- */
+/** Reads a provider of an organisation by the name that its creator chose. @throws NOT_FOUND */
 export async function readProvider(sql: Sql, organizationId: string, providerId: string): Promise<Provider> {
   const [provider] = await sql.query<Provider>(
     `SELECT ${fullProviderColumns} FROM oauth_providers p WHERE p.organization_id = $1 AND p.provider_id = $2`,

@@ -86,11 +86,7 @@ export interface TokenChange {
   readonly isDefault?: boolean | null | undefined;
 }
 
-/**
- * Changes the label of a token, or makes it the default token of its user and provider, or not.
- *
- * @throws NOT_FOUND
- */
+/** Changes the label of a token, or makes it the default token of its user and provider, or not. @throws NOT_FOUND */
 export async function changeToken(
   { database }: OAuthDeps,
   owner: TokenOwner,
@@ -148,11 +144,7 @@ export async function deleteToken(deps: OAuthDeps, { workspaceId, userId }: Toke
   await revokeAndDelete(deps, workspaceId, token);
 }
 
-/**
- * Deletes all tokens of a user for a provider, as {@link deleteToken} does.
- *
- * @returns their number.
- */
+/** Deletes all tokens of a user for a provider, as {@link deleteToken} does. @returns their number. */
 export async function deleteTokens(
   deps: OAuthDeps,
   { workspaceId, organizationId, userId }: TokenOwner,

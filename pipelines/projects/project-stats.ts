@@ -23,11 +23,7 @@ function buildRunSet({ tenantId, projectIds, startedFromMicros, conditions }: Pr
   return { scope: { tenantId, projectIds }, filter: { isRoot: true, startedFromMicros, conditions } };
 }
 
-/**
- * Reads statistics of the root runs of each project, including projects without runs.
- *
- * @throws errors of the stores.
- */
+/** Reads statistics of the root runs of each project, including projects without runs. @throws errors of the stores. */
 export async function readProjectStats(
   { clickhouse, database }: { readonly clickhouse: ClickHouse; readonly database: Pick<Database, 'query'> },
   query: ProjectStatsQuery,

@@ -75,11 +75,7 @@ export function checkProjectName(name: string): string {
   return name;
 }
 
-/**
- * Reads a project.
- *
- * @throws NOT_FOUND if the workspace has no project with this id, or if the project is deleted.
- */
+/** Reads a project. @throws NOT_FOUND if the workspace has no project with this id, or if the project is deleted. */
 export async function readProject(database: Database, workspaceId: string, projectId: string): Promise<ProjectRecord> {
   const [row] = await database.query<ProjectRow>(
     `SELECT ${projectColumns} FROM projects WHERE id = $1 AND workspace_id = $2 AND deleted_at IS NULL`,

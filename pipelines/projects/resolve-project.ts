@@ -56,11 +56,7 @@ export interface ProjectResolver {
 
 const cacheMs = 5_000;
 
-/**
- * Creates a resolver.
- *
- * @param maxProjects Maximum number of projects of an organisation.
- */
+/** Creates a resolver. @param maxProjects Maximum number of projects of an organisation. */
 export function createProjectResolver(database: Database, maxProjects: number): ProjectResolver {
   const known = new PromiseCache<string>({ max: 50_000, ttlMs: cacheMs });
 

@@ -29,11 +29,7 @@ export function listTags(database: Sql, repoId: string): Promise<CommitTag[]> {
   return database.query<CommitTag>(`${selectTagsSql} ORDER BY t.name`, [repoId]);
 }
 
-/**
- * Reads a tag.
- *
- * @throws NOT_FOUND
- */
+/** Reads a tag. @throws NOT_FOUND */
 export async function readTag(database: Sql, repoId: string, name: string): Promise<CommitTag> {
   const [tag] = await database.query<CommitTag>(`${selectTagsSql} AND t.name = $2`, [repoId, name]);
   if (!tag) throw createNotFoundError();
@@ -71,11 +67,7 @@ export async function setTag(
   });
 }
 
-/**
- * Deletes a tag.
- *
- * @throws NOT_FOUND
- */
+/** Deletes a tag. @throws NOT_FOUND */
 export async function deleteTag(
   database: Database,
   caller: WorkspaceCaller,

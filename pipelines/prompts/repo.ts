@@ -149,11 +149,7 @@ function selectRepos(userId: string) {
     .where('workspaces.deleted_at', 'is', null);
 }
 
-/**
- * Reads a repo that the caller has access to.
- *
- * @throws NOT_FOUND if the repo has been deleted in the meantime.
- */
+/** Reads a repo that the caller has access to. @throws NOT_FOUND if the repo has been deleted in the meantime. */
 export async function readRepo(database: Sql, caller: WorkspaceCaller, repoId: string): Promise<RepoRecord> {
   const [row] = await fetchRows(database, selectRepos(caller.userId).where('repos.id', '=', repoId));
   if (!row) throw createNotFoundError();

@@ -30,11 +30,7 @@ export interface NewCommit {
   createContent(repo: LockedRepo, parent: PossibleParent | undefined, tx: Sql): Promise<string | undefined>;
 }
 
-/**
- * Creates a commit.
- *
- * @throws NOT_FOUND; COMMIT_CONFLICT; REPO_FULL; the errors of `createContent`.
- */
+/** Creates a commit. @throws NOT_FOUND; COMMIT_CONFLICT; REPO_FULL; the errors of `createContent`. */
 export async function createCommit(
   database: Database,
   caller: WorkspaceCaller,

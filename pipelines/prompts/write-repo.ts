@@ -70,11 +70,7 @@ interface RepoChange {
   readonly isArchived?: boolean | null | undefined;
 }
 
-/**
- * Changes a repo.
- *
- * @throws NOT_FOUND; BAD_REQUEST if the repo becomes public and the workspace has no handle.
- */
+/** Changes a repo. @throws NOT_FOUND; BAD_REQUEST if the repo becomes public and the workspace has no handle. */
 export async function updateRepo(
   database: Database,
   caller: WorkspaceCaller,

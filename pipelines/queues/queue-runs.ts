@@ -158,11 +158,7 @@ async function insertQueueRuns(
   });
 }
 
-/**
- * Changes a run in a queue.
- *
- * @throws NOT_FOUND
- */
+/** Changes a run in a queue. @throws NOT_FOUND */
 export async function updateQueueRun(
   database: Database,
   workspaceId: string,
@@ -266,11 +262,7 @@ export async function setReview(
   });
 }
 
-/**
- * Reads the caller's review of a run, and whether the run is completed.
- *
- * @throws NOT_FOUND
- */
+/** Reads the caller's review of a run, and whether the run is completed. @throws NOT_FOUND */
 export async function readReview(
   database: Sql,
   caller: WorkspaceCaller,

@@ -97,11 +97,7 @@ function selectQueues(workspaceId: string) {
 
 const createNotFoundError = () => runlakeError('NOT_FOUND', { what: 'Annotation queue' });
 
-/**
- * Reads a queue.
- *
- * @throws NOT_FOUND
- */
+/** Reads a queue. @throws NOT_FOUND */
 export async function readQueue(database: Sql, workspaceId: string, queueId: string): Promise<QueueRecord> {
   const [row] = await fetchRows(database, selectQueues(workspaceId).where('id', '=', queueId));
   if (!row) throw createNotFoundError();

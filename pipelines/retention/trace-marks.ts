@@ -35,11 +35,7 @@ export class TraceMarks {
     return traces.length > 0 && (await this.hasAnyMark()) ? readMarks(this.#clickhouse, traces) : [];
   }
 
-  /**
-   * Returns whether there is any mark.
-   *
-   * @throws errors of ClickHouse.
-   */
+  /** Returns whether there is any mark. @throws errors of ClickHouse. */
   async hasAnyMark(): Promise<boolean> {
     if (this.#hasMarks || performance.now() - this.#checkedAtMs < checkIntervalMs) return this.#hasMarks;
     const found = await this.#clickhouse.query({

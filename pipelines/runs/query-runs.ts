@@ -35,11 +35,7 @@ export interface RunQuery {
 /** JSON that surrounds the list of runs of a page. */
 export interface PageEnvelope {
   readonly before: string;
-  /**
-   * Returns the JSON after the list.
-   *
-   * @param next Cursor of the next page; null if there is none.
-   */
+  /** Returns the JSON after the list. @param next Cursor of the next page; null if there is none. */
   after(next: string | null): string;
 }
 
@@ -99,11 +95,7 @@ export async function* readAllRuns<Run>(deps: ReadDeps, query: Omit<RunQuery, 'c
   }
 }
 
-/**
- * Reads the newest matching run, as JSON.
- *
- * @throws NOT_FOUND; errors of the stores.
- */
+/** Reads the newest matching run, as JSON. @throws NOT_FOUND; errors of the stores. */
 export async function readOneRun(deps: ReadDeps, query: Omit<RunQuery, 'limitRows' | 'order'>): Promise<Buffer> {
   const list = await queryRuns(deps, { ...query, order: 'desc', limitRows: 1 }, listEnvelope);
   if (list.length === 2) throw runlakeError('NOT_FOUND', { what: `Run ${query.runIds?.join(', ') ?? ''}`.trimEnd() });

@@ -39,11 +39,7 @@ export async function readRunUses(
   );
 }
 
-/**
- * Reads the dataset of each project that is an experiment, by project.
- *
- * @throws errors of the database.
- */
+/** Reads the dataset of each project that is an experiment, by project. @throws errors of the database. */
 export async function readReferenceDatasets(
   database: Database,
   workspaceId: string,

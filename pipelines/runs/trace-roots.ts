@@ -63,11 +63,7 @@ async function findListedRoots(clickhouse: ClickHouse, tenantId: string, traces:
   });
 }
 
-/**
- * Returns the ids of those runs that are roots of their traces.
- *
- * @throws errors of ClickHouse.
- */
+/** Returns the ids of those runs that are roots of their traces. @throws errors of ClickHouse. */
 export async function selectRoots(
   clickhouse: ClickHouse,
   tenantId: string,

@@ -125,11 +125,7 @@ export async function hasTaggings(tx: Sql, resourceId: string, valueIds: readonl
   return found !== undefined;
 }
 
-/**
- * Deletes a tagging.
- *
- * @throws NOT_FOUND
- */
+/** Deletes a tagging. @throws NOT_FOUND */
 export async function deleteTagging(database: Database, workspaceId: string, id: string): Promise<void> {
   const deleted = await database.execute(
     `DELETE FROM taggings WHERE id = $2 AND tag_value_id IN (

@@ -51,22 +51,14 @@ export function listTagKeys(database: Sql, workspaceId: string): Promise<TagKey[
   return queryPageWithinLimit<TagKey>(database, sql, [workspaceId], internals.maxPageBytes);
 }
 
-/**
- * Reads a tag key.
- *
- * @throws NOT_FOUND
- */
+/** Reads a tag key. @throws NOT_FOUND */
 export async function readTagKey(database: Sql, workspaceId: string, id: string): Promise<TagKey> {
   const sql = `SELECT ${keyColumns} FROM tag_keys WHERE workspace_id = $1 AND id = $2`;
   const [found] = await database.query<TagKey>(sql, [workspaceId, id]);
   return found ?? fail('Tag key');
 }
 
-/**
- * Creates a tag key.
- *
- * @throws CONFLICT if the workspace already has this key; LIMIT_REACHED.
- */
+/** Creates a tag key. @throws CONFLICT if the workspace already has this key; LIMIT_REACHED. */
 export async function createTagKey(
   database: Database,
   workspaceId: string,
@@ -85,11 +77,7 @@ export async function createTagKey(
   );
 }
 
-/**
- * Changes a tag key.
- *
- * @throws NOT_FOUND; CONFLICT if the workspace has another key with this name.
- */
+/** Changes a tag key. @throws NOT_FOUND; CONFLICT if the workspace has another key with this name. */
 export async function updateTagKey(
   database: Database,
   workspaceId: string,
@@ -107,11 +95,7 @@ export async function updateTagKey(
   return changed ?? fail('Tag key');
 }
 
-/**
- * Deletes a key with its values, and removes them from resources.
- *
- * @throws NOT_FOUND
- */
+/** Deletes a key with its values, and removes them from resources. @throws NOT_FOUND */
 export async function deleteTagKey(database: Database, workspaceId: string, id: string): Promise<void> {
   const deleted = await database.execute('DELETE FROM tag_keys WHERE workspace_id = $1 AND id = $2', [workspaceId, id]);
   if (deleted === 0) fail('Tag key');
@@ -145,11 +129,7 @@ interface ValuePath {
 
 const valuePathCondition = 'id = $3 AND tag_key_id = (SELECT id FROM tag_keys WHERE workspace_id = $1 AND id = $2)';
 
-/**
- * Reads a tag value.
- *
- * @throws NOT_FOUND
- */
+/** Reads a tag value. @throws NOT_FOUND */
 export async function readTagValue(
   database: Sql,
   workspaceId: string,
@@ -189,11 +169,7 @@ export async function createTagValue(
   );
 }
 
-/**
- * Changes a tag value.
- *
- * @throws NOT_FOUND; CONFLICT if the key has another value with this name.
- */
+/** Changes a tag value. @throws NOT_FOUND; CONFLICT if the key has another value with this name. */
 export async function updateTagValue(
   database: Database,
   workspaceId: string,
@@ -211,11 +187,7 @@ export async function updateTagValue(
   return changed ?? fail('Tag value');
 }
 
-/**
- * Deletes a value, and removes it from resources.
- *
- * @throws NOT_FOUND
- */
+/** Deletes a value, and removes it from resources. @throws NOT_FOUND */
 export async function deleteTagValue(
   database: Database,
   workspaceId: string,

@@ -78,11 +78,7 @@ export async function deleteSecret(database: Database, workspaceId: string, key:
   await database.execute('DELETE FROM workspace_secrets WHERE workspace_id = $1 AND key = $2', [workspaceId, key]);
 }
 
-/**
- * Checks that a secret exists.
- *
- * @throws NOT_FOUND
- */
+/** Checks that a secret exists. @throws NOT_FOUND */
 export async function requireSecret(database: Database, workspaceId: string, key: string): Promise<void> {
   const keys = await listSecretKeys(database, workspaceId);
   if (!keys.includes(key)) throw runlakeError('NOT_FOUND', { what: 'Secret' });

@@ -76,11 +76,7 @@ interface CreateDeps {
 /** Deleted workspaces count until they are purged, so that an organisation cannot queue any number of purges. */
 const countWorkspacesSql = `SELECT count(*) AS count FROM workspaces WHERE organization_id = $1 AND NOT ${isPurgedSql}`;
 
-/**
- * Creates a workspace.
- *
- * @throws CONFLICT if the id or the handle is taken, LIMIT_REACHED.
- */
+/** Creates a workspace. @throws CONFLICT if the id or the handle is taken, LIMIT_REACHED. */
 export async function createWorkspace(
   { database, authenticator, config }: CreateDeps,
   caller: Caller,

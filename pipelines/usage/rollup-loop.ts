@@ -19,11 +19,7 @@ import type { RollUpOutcome } from './dirty-hours.ts';
 export interface RollUpLoopOptions {
   /** Begins the log messages. */
   readonly name: string;
-  /**
-   * Executes a roll-up run.
-   *
-   * @param hours Maximum number of hours, if fewer than usual.
-   */
+  /** Executes a roll-up run. @param hours Maximum number of hours, if fewer than usual. */
   run(hours?: number): Promise<RollUpOutcome>;
   /** Returns whether there may be dirty hours. */
   hasWork(): Promise<boolean>;

@@ -104,11 +104,7 @@ const finishHoursSql = `
   INSERT INTO fact_dirty_hours (tenant_id, hour) SELECT DISTINCT tenant_id, hour FROM counted ORDER BY tenant_id, hour
   ON CONFLICT (tenant_id, hour) DO UPDATE SET sequence = DEFAULT`;
 
-/**
- * Executes one roll-up run.
- *
- * @throws errors of Postgres or ClickHouse. The hours then stay dirty for the next run.
- */
+/** Executes one roll-up run. @throws errors of Postgres or ClickHouse. The hours then stay dirty for the next run. */
 export async function runRollUp(deps: RollUpDeps, limits: RollUpLimits = {}): Promise<RollUpOutcome> {
   const { hours: maxHours = defaultMaxHours, dirtyHours: maxRows = 200_000, timeoutMs = 600_000 } = limits;
   const startedAtMs = performance.now();

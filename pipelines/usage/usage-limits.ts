@@ -95,11 +95,7 @@ export async function changeUsageLimit(
     });
 }
 
-/**
- * Deletes a limit.
- *
- * @throws NOT_FOUND
- */
+/** Deletes a limit. @throws NOT_FOUND */
 export async function deleteUsageLimit(database: Sql, workspaceId: string, id: string): Promise<void> {
   const sql = 'DELETE FROM usage_limits WHERE workspace_id = $1 AND id = $2';
   if ((await database.execute(sql, [workspaceId, id])) === 0) fail();

@@ -88,11 +88,7 @@ export const GetParams = Type.Object({
   historyLength: HistoryLength(),
 });
 
-/**
- * Validates params against a schema.
- *
- * @throws A2aError that names the first invalid location.
- */
+/** Validates params against a schema. @throws A2aError that names the first invalid location. */
 export function readParams<const S extends TSchema>(schema: S, params: unknown): Static<S> {
   if (Value.Check(schema, params)) return params;
   const [first] = exceedsMaxElements(params) ? [] : Value.Errors(schema, params);
@@ -110,11 +106,7 @@ interface MessageContent {
   readonly data: Values | undefined;
 }
 
-/**
- * Reads the text and the data of a message.
- *
- * @throws A2aError for file parts and for invalid parts.
- */
+/** Reads the text and the data of a message. @throws A2aError for file parts and for invalid parts. */
 export function readMessageContent(parts: readonly { readonly kind: string }[]): MessageContent {
   const texts: string[] = [];
   let data: Values | undefined;

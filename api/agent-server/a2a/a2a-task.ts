@@ -269,11 +269,7 @@ async function findWaitingTask(
   throw new A2aError('invalidParams', `Task ${runId} is ${status.state} and does not need input. Omit taskId.`);
 }
 
-/**
- * Reads a task of an assistant. If `context` is undefined, searches all threads for the task.
- *
- * @throws RUN_NOT_FOUND
- */
+/** Reads a task of an assistant. If `context` is undefined, searches all threads for the task. @throws RUN_NOT_FOUND */
 export async function readTask(
   { services: { agents }, request }: AgentInput,
   { assistant_id: assistantId }: Assistant,

@@ -47,11 +47,7 @@ export class Authorizer {
     this.rows = new AuthorizedRows(deps.database, deps.deploymentId);
   }
 
-  /**
-   * Calls the project's handler for an event.
-   *
-   * @throws AUTH_FORBIDDEN, AUTH_UNAVAILABLE, AUTH_HANDLER_INVALID
-   */
+  /** Calls the project's handler for an event. @throws AUTH_FORBIDDEN, AUTH_UNAVAILABLE, AUTH_HANDLER_INVALID */
   allow(event: AuthorizationRequest['event'], value: Values): Promise<AccessGrant> {
     return this.deps.authProcess.allow({ event, value, user: this.deps.access.user });
   }

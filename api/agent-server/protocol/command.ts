@@ -81,11 +81,7 @@ export function buildErrorResponse(id: number | null, error: unknown): CommandEr
   };
 }
 
-/**
- * Returns a function that validates the params of a command.
- *
- * @throws INVALID_REQUEST
- */
+/** Returns a function that validates the params of a command. @throws INVALID_REQUEST */
 export function createParamsReader<const S extends TSchema>(schema: S): (params: unknown) => Static<S> {
   const check = compileValidator({ schema, httpPart: 'body', method: '', url: '' });
   return (params) => {

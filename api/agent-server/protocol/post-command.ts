@@ -79,11 +79,7 @@ export async function handleCommand(
   }
 }
 
-/**
- * Returns the handler of a command.
- *
- * @throws CommandRejectedError for unknown commands; FORBIDDEN
- */
+/** Returns the handler of a command. @throws CommandRejectedError for unknown commands; FORBIDDEN */
 function requireHandler({ caller }: CommandContext, method: string): CommandHandler {
   const command = commands.get(method);
   if (command === undefined) throw createUnsupportedError(method);

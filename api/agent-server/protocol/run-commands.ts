@@ -60,11 +60,7 @@ export async function startRun(context: CommandContext, params: unknown): Promis
   };
 }
 
-/**
- * Returns true if the checkpoint from which a new run starts has an open interrupt.
- *
- * @throws CHECKPOINT_NOT_FOUND
- */
+/** Returns true if the checkpoint from which a new run starts has an open interrupt. @throws CHECKPOINT_NOT_FOUND */
 async function hasOpenInterrupt(
   context: CommandContext,
   { checkpoint_id }: Readonly<Record<string, unknown>> = {},

@@ -168,11 +168,7 @@ function createUnknownIdError(msg: string) {
   return runlakeError('INVALID_REQUEST', {}, { fields });
 }
 
-/**
- * Refuses clients that do not accept event streams. Source: RFC 9110 12.5.1.
- *
- * @throws EVENT_STREAM_NOT_ACCEPTED
- */
+/** Refuses clients that do not accept event streams. Source: RFC 9110 12.5.1. @throws EVENT_STREAM_NOT_ACCEPTED */
 export function requireEventStream({ headers: { accept } }: FastifyRequest): void {
   if (accept === undefined || acceptsEventStream(accept)) return;
   throw runlakeError('EVENT_STREAM_NOT_ACCEPTED', { accept: accept.slice(0, 200) });

@@ -71,11 +71,7 @@ export async function findWorkspace(access: ExportAccess, nameOrId?: string): Pr
   });
 }
 
-/**
- * Finds a project of a workspace by name or id.
- *
- * @throws BAD_REQUEST if the workspace has no such project.
- */
+/** Finds a project of a workspace by name or id. @throws BAD_REQUEST if the workspace has no such project. */
 export async function findProject(database: Database, workspace: NamedRecord, nameOrId: string): Promise<NamedRecord> {
   const all = { sortBy: 'name', descending: false, limit: rowsPerPage, offset: 0 } as const;
   const ids = isId(nameOrId) ? [nameOrId] : undefined;
@@ -118,11 +114,7 @@ export async function listAllDestinations(database: Database, workspaceId: strin
   }
 }
 
-/**
- * Finds an export by id in all workspaces of the operator.
- *
- * @throws BAD_REQUEST if there is none.
- */
+/** Finds an export by id in all workspaces of the operator. @throws BAD_REQUEST if there is none. */
 export async function findExport({ database, operator }: ExportAccess, id: string): Promise<ExportWithProgress> {
   for (const workspaceId of isId(id) ? operator.readableWorkspaceIds : []) {
     try {

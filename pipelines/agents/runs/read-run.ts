@@ -12,11 +12,7 @@ interface RunIds {
   readonly runId: string;
 }
 
-/**
- * Reads a run, even if its thread is hidden.
- *
- * @throws RUN_NOT_FOUND
- */
+/** Reads a run, even if its thread is hidden. @throws RUN_NOT_FOUND */
 export async function readRun(sql: Sql, deploymentId: string, ids: RunIds): Promise<Run> {
   const run = await findRun(sql, deploymentId, ids);
   if (run === undefined) throw runlakeError('RUN_NOT_FOUND', { run: ids.runId });

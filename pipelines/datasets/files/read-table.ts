@@ -139,11 +139,7 @@ function createCellCheck(file: Buffer): (start: number, end: number) => void {
   };
 }
 
-/**
- * Checks the header of a CSV file.
- *
- * @throws INVALID_FILE if a column is missing, or its name is repeated.
- */
+/** Checks the header of a CSV file. @throws INVALID_FILE if a column is missing, or its name is repeated. */
 function findColumns(header: readonly string[], columns: readonly string[]): Map<string, number> {
   return new Map(
     columns.map((column) => {

@@ -19,11 +19,7 @@ export interface DatasetTransformation {
   readonly transformation_type: TransformationType;
 }
 
-/**
- * Checks the transformations that a client sent for a dataset.
- *
- * @throws BAD_REQUEST
- */
+/** Checks the transformations that a client sent for a dataset. @throws BAD_REQUEST */
 export function checkTransformations(
   transformations: readonly { readonly path: readonly string[]; readonly transformation_type: string }[],
 ): readonly DatasetTransformation[] {

@@ -128,11 +128,7 @@ export function createDestinationDeps(config: Config, database: Database, secret
   return { database, sealer, config, checks: new CheckLimiter(), authorities: readTrustedAuthorities(config) };
 }
 
-/**
- * Reads a destination.
- *
- * @throws NOT_FOUND if the workspace has no destination with this id.
- */
+/** Reads a destination. @throws NOT_FOUND if the workspace has no destination with this id. */
 export async function readDestination(sql: Sql, workspaceId: string, id: string): Promise<DestinationRecord> {
   const [found] = await sql.query<DestinationRecord>(
     `SELECT ${destinationColumns} FROM bulk_export_destinations WHERE id = $1 AND workspace_id = $2 AND deleted_at IS NULL`,

@@ -45,11 +45,7 @@ export class RunLocations {
     this.#recent.set(`${workspaceId}:${runId}`, { traceId, startTimeMicros, traceTimeMicros });
   }
 
-  /**
-   * Returns the location of a run.
-   *
-   * @returns undefined if the run does not appear within `waitMs`.
-   */
+  /** Returns the location of a run. @returns undefined if the run does not appear within `waitMs`. */
   async find(workspaceId: string, runId: string, waitMs: number): Promise<RunLocation | undefined> {
     return poll(() => this.#recent.get(`${workspaceId}:${runId}`) ?? this.#lookUp(workspaceId, runId), {
       intervalMs: pollIntervalMs,

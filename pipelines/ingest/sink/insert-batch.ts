@@ -131,11 +131,7 @@ interface RefusedPart {
   readonly refusal: RunlakeError;
 }
 
-/**
- * Performs step 1 for a part of the batch.
- *
- * @returns the refused records, in parts that were not bisected further.
- */
+/** Performs step 1 for a part of the batch. @returns the refused records, in parts that were not bisected further. */
 async function insertOrBisect(
   insert: BatchInsert,
   records: readonly ValidRecord[],
@@ -204,11 +200,7 @@ async function encodeRows(topic: Topic, schema: string, records: readonly ValidR
  */
 const scarceMemorySettings = { materialize_skip_indexes_on_insert: 0, optimize_on_insert: 0 } as const;
 
-/**
- * Inserts a part of the batch.
- *
- * @returns the error if ClickHouse refuses the data of the records.
- */
+/** Inserts a part of the batch. @returns the error if ClickHouse refuses the data of the records. */
 async function insertPart(
   { topic, schema }: BatchInsert,
   records: readonly ValidRecord[],

@@ -32,11 +32,7 @@ export class TokenReader {
     this.#text = text;
   }
 
-  /**
-   * Reads the next token.
-   *
-   * @throws INVALID_FILTER if no token begins at the current position.
-   */
+  /** Reads the next token. @throws INVALID_FILTER if no token begins at the current position. */
   next(): Token {
     this.#at += this.#match(spacePattern)?.length ?? 0;
     const at = this.#at;

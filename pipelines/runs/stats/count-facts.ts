@@ -60,11 +60,7 @@ const defaultMaxHours = 200;
 const defaultMinAgeSeconds = 300;
 const timeoutMs = 1_800_000;
 
-/**
- * Executes one roll-up run.
- *
- * @throws errors of Postgres or ClickHouse. The hours then stay dirty for the next run.
- */
+/** Executes one roll-up run. @throws errors of Postgres or ClickHouse. The hours then stay dirty for the next run. */
 export async function runFactRollUp(
   { database, clickhouse }: FactDeps,
   limits: FactLimits = {},

@@ -12,11 +12,7 @@ const attributes: Readonly<Record<GroupAttribute, string>> = {
     arrayFilter(pair -> pair.1 = {group_path:String} AND isNotNull(pair.2), metadata_pairs))))`,
 };
 
-/**
- * Builds the grouping by an attribute.
- *
- * @param path Key of the metadata; nested keys are joined by dots.
- */
+/** Builds the grouping by an attribute. @param path Key of the metadata; nested keys are joined by dots. */
 export function buildGrouping(attribute: GroupAttribute, path: string): RunGrouping {
   const sql = attributes[attribute];
   if (attribute === 'metadata') return { sql, expressions: metadataPairs, params: { group_path: path } };

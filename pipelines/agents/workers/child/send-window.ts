@@ -70,11 +70,7 @@ export class SendWindow {
     return this.#bufferedBytes;
   }
 
-  /**
-   * Sends or buffers an event.
-   *
-   * @throws STREAM_BUFFER_FULL after this window has overflowed.
-   */
+  /** Sends or buffers an event. @throws STREAM_BUFFER_FULL after this window has overflowed. */
   put(chunk: Chunk): void {
     if (this.#failure !== undefined) throw this.#failure;
     if (this.#isClosed) return;
