@@ -38,8 +38,6 @@ export interface ReplicaSpec {
   readonly name: string;
   /** Name of the deployment in addresses, unique in the installation: letters, digits and hyphens. */
   readonly slug: string;
-  readonly workspaceId: string;
-  readonly organizationId: string;
   /** Number of the replica in its revision, starting at 1. */
   readonly number: number;
   /** Path of the built langgraph.json; unset if the revision is an image. */

@@ -21,7 +21,6 @@ export interface ReplicaClaim {
 export interface ClaimedReplica extends ReplicaClaim, RunDescription {
   readonly deploymentId: string;
   readonly workspaceId: string;
-  readonly organizationId: string;
   readonly name: string;
   readonly slug: string;
   readonly sealedSecrets: string | null;
@@ -78,7 +77,7 @@ export function claimReplicas(
        ORDER BY p.next_start_at LIMIT $3 FOR UPDATE OF p SKIP LOCKED) AS due, deployment_revisions AS r, deployments AS d
      WHERE p.revision_id = due.revision_id AND p.number = due.number AND r.id = p.revision_id AND d.id = r.deployment_id
      RETURNING p.revision_id AS "revisionId", p.number, p.fence, d.id AS "deploymentId", d.workspace_id AS "workspaceId",
-       d.organization_id AS "organizationId", d.name, d.slug, r.source, r.source_config AS "sourceConfig",
+       d.name, d.slug, r.source, r.source_config AS "sourceConfig",
        r.source_revision_config AS "sourceRevisionConfig", r.sealed_secrets AS "sealedSecrets",
        r.secret_references AS "secretReferences", p.restarts, p.failures`,
     [hostId, leaseMs / 1_000, limit],

@@ -230,13 +230,13 @@ async function buildSpec(
   signal: AbortSignal,
   onLog: (text: string) => void,
 ): Promise<ReplicaSpec> {
-  const { deploymentId, revisionId, name, slug, workspaceId, organizationId, number, source, secretReferences } = claim;
+  const { deploymentId, revisionId, name, slug, number, source, secretReferences } = claim;
   const built = isBuildable(source)
     ? await builder.build({ ...claim, gitToken: environment[gitTokenName] }, { signal, onLog })
     : undefined;
   const imageUri = claim.sourceRevisionConfig.image_uri;
   return {
-    ...{ deploymentId, revisionId, name, slug, workspaceId, organizationId, number, environment, secretReferences },
+    ...{ deploymentId, revisionId, name, slug, number, environment, secretReferences },
     ...(built && { agentsFile: built.agentsFile }),
     ...(!built && imageUri && { imageUri }),
     resources: claim.sourceConfig.resource_spec ?? {},

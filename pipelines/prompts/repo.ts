@@ -97,7 +97,7 @@ export async function findReadableRepo(
 export async function lockOwnRepo(tx: Sql, workspaceId: string, { owner, handle }: RepoName): Promise<LockedRepo> {
   const [found] = await tx.query<LockedRepo>(
     `SELECT repos.id, repo_type AS "repoType", last_commit_id AS "lastCommitId", commit_count AS "commitCount",
-       is_public AS "isPublic", w.tenant_handle AS "ownerHandle"
+       w.tenant_handle AS "ownerHandle"
      FROM repos JOIN workspaces AS w ON w.id = repos.workspace_id
      WHERE handle = $2 AND workspace_id = $3 AND ($1 = '${callerWorkspaceHandle}' OR w.tenant_handle = $1)
      FOR UPDATE OF repos`,
@@ -110,7 +110,6 @@ export async function lockOwnRepo(tx: Sql, workspaceId: string, { owner, handle 
 export interface LockedRepo extends AccessibleRepo {
   readonly lastCommitId: string | null;
   readonly commitCount: number;
-  readonly isPublic: boolean;
   /** Handle of the workspace. */
   readonly ownerHandle: string | null;
 }

@@ -32,7 +32,6 @@ export interface EmbeddedClickhouse {
    * URL of the server, as `http://user:password@127.0.0.1:port/database`. It does not change when the engine restarts.
    */
   readonly url: string;
-  readonly database: string;
   /** Resolves when the engine has ended permanently. Never rejects. */
   readonly exited: Promise<EngineExit>;
   stop(): Promise<void>;
@@ -84,7 +83,6 @@ export async function startClickhouse(options: {
   const engine = await superviseEngine('ClickHouse', server.launch, options.logger, times);
   return {
     url: `http://${user}:${password}@127.0.0.1:${server.port}/${database}`,
-    database,
     exited: engine.exited,
     stop: () => engine.stop(),
   };

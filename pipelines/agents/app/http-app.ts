@@ -35,8 +35,6 @@ export interface HttpApp {
    * @throws APP_UNAVAILABLE, APP_FAILED, APP_TIMEOUT; errors of the request body; the reason of `signal`.
    */
   send(request: AppRequest): Promise<AppResponse>;
-  /** Process id of the app's process. */
-  readonly pid: number | undefined;
   close(): Promise<void>;
 }
 
@@ -133,9 +131,6 @@ export async function openHttpApp(options: {
   });
   return {
     names: (method, path) => names(method, path),
-    get pid() {
-      return worker.pid;
-    },
     async send({ method, target, headers, body, signal }) {
       if (!worker.ready) throw runlakeError('APP_UNAVAILABLE', { reason: 'its process is not ready' });
       if (inFlight >= maxConcurrentRequests)

@@ -163,24 +163,18 @@ async function reviveKnown(serde: SerializerProtocol, value: unknown, budget: { 
   return Object.fromEntries(await Promise.all(members));
 }
 
-interface HeadCheckpoint {
-  readonly checkpointId: string;
-  /** The run that wrote the checkpoint; null if it was written outside a run. */
-  readonly runId: string | null;
-}
-
 /**
- * Reads the newest checkpoint of a thread's root graph; undefined if the thread has none. `key` is a thread key
- * (`buildThreadKey`).
+ * Finds the run that wrote the newest checkpoint of a thread's root graph; null if it was written outside a run,
+ * undefined if the thread has none. `key` is a thread key (`buildThreadKey`).
  */
-export async function readHeadCheckpoint(sql: Sql, key: string): Promise<HeadCheckpoint | undefined> {
-  const rows = await sql.query<HeadCheckpoint>(
-    `SELECT checkpoint_id AS "checkpointId", metadata ->> 'run_id' AS "runId" FROM agents.checkpoints
+export async function findHeadRun(sql: Sql, key: string): Promise<string | null | undefined> {
+  const [head] = await sql.query<{ runId: string | null }>(
+    `SELECT metadata ->> 'run_id' AS "runId" FROM agents.checkpoints
      WHERE thread_id = $1 AND checkpoint_ns = '' ORDER BY checkpoint_id DESC LIMIT 1`,
     [key],
     { name: 'agents_head_checkpoint' },
   );
-  return rows[0];
+  return head?.runId;
 }
 
 /** Target size of a page of checkpoints. A single checkpoint can be larger. */

@@ -21,7 +21,7 @@ import { isTransient } from '../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../infra/postgres/pool.ts';
 import { runsEnded } from '../agent-metrics.ts';
 import { buildThreadKey } from '../checkpoints/copy-checkpoints.ts';
-import { readHeadCheckpoint } from '../checkpoints/stored-tuples.ts';
+import { findHeadRun } from '../checkpoints/stored-tuples.ts';
 import { countStoredNodes, endRun, type RunResult, releaseRun } from '../runs/end-run.ts';
 import { type CancelAction, listAnsweredInterrupts } from '../runs/run.ts';
 import type { ClaimedRun, RunFailure } from '../runs/run-row.ts';
@@ -66,8 +66,8 @@ function createChunk(name: string, value: object): Chunk {
 async function chooseAttemptStart(database: Sql, run: ClaimedRun): Promise<RunJob['start']> {
   const { checkpoint, durability } = run.kwargs;
   if (run.attempt > 1 && durability !== 'exit') {
-    const head = await readHeadCheckpoint(database, buildThreadKey(run.deploymentId, run.threadId));
-    if (head?.runId === run.runId) return { kind: 'continue' };
+    const headRunId = await findHeadRun(database, buildThreadKey(run.deploymentId, run.threadId));
+    if (headRunId === run.runId) return { kind: 'continue' };
   }
   if (checkpoint !== undefined) return { kind: 'input', checkpoint };
   // The claim found no checkpoint, so the worker need not look for one.

@@ -10,7 +10,6 @@ import type { ExportReference, GraphSource, GraphsFile } from './graphs-file.ts'
 
 /** A graph export of a module: a graph, or a function that creates one for a config. */
 export interface LoadedGraph {
-  readonly graphId: string;
   /** Module that exports the graph. */
   readonly path: string;
   /**
@@ -50,7 +49,6 @@ export async function loadGraph(source: GraphSource): Promise<LoadedGraph> {
   if (typeof exported === 'function') {
     const make = exported as (config: object) => unknown;
     return {
-      graphId,
       path,
       instance: async (config) => {
         const made = toCompiledGraph(await make(config));
@@ -62,7 +60,7 @@ export async function loadGraph(source: GraphSource): Promise<LoadedGraph> {
   const graph = toCompiledGraph(exported);
   if (graph === undefined)
     throw createUnusableGraphError(`${where} is not a graph, a builder of one, or a function that returns one`);
-  return { graphId, path, nodes: readNodes(graph), instance: async () => graph.withConfig({}) };
+  return { path, nodes: readNodes(graph), instance: async () => graph.withConfig({}) };
 }
 
 /**

@@ -69,7 +69,7 @@ export async function endRun(database: Database, run: ClaimedRun, result: RunRes
 }
 
 /** The columns that `agents.end_run` sets or reads. */
-type EndRunRow = Pick<EndedRow, 'status' | 'error' | 'removed' | 'multitask_strategy' | 'created_at' | 'ended_at'>;
+type EndRunRow = Pick<EndedRow, 'status' | 'error' | 'removed' | 'ended_at'>;
 
 function toEndedRun(
   { leaseToken: _, baseCheckpointId: __, alone: ___, ...run }: ClaimedRun,
@@ -82,8 +82,6 @@ function toEndedRun(
     status: row.status,
     ...(row.error && { error: row.error }),
     ...(!row.removed && values !== undefined && { values }),
-    multitaskStrategy: row.multitask_strategy,
-    createdAt: row.created_at,
     endedAt: row.ended_at,
     removed: row.removed,
     eventsMissing,
@@ -99,7 +97,7 @@ async function writeEnd(
 ): Promise<EndRunRow | undefined> {
   const { status, error, values, eventsMissing = false, nodes } = result;
   const [row] = await sql.query<EndRunRow>(
-    `SELECT status, error, removed, multitask_strategy, created_at, ended_at
+    `SELECT status, error, removed, ended_at
      FROM agents.end_run($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
     [
       deploymentId,

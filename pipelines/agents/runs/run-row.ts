@@ -1,6 +1,6 @@
 import type { Sender } from '../../ingest/accept/draft.ts';
 import type { Interrupt } from '../threads/thread.ts';
-import type { MultitaskStrategy, RunIds, RunKwargs, RunStatus } from './run.ts';
+import type { RunIds, RunKwargs, RunStatus } from './run.ts';
 
 /** Columns of `agents.runs` that form a `Run`. Each column has the name of its field. */
 export const runColumns =
@@ -44,8 +44,6 @@ export interface EndedRun extends StartedRun {
   readonly error?: RunFailure;
   /** JSON text of the final state, if the run has one. */
   readonly values?: string;
-  readonly multitaskStrategy: MultitaskStrategy;
-  readonly createdAt: string;
   readonly endedAt: string;
   /** Whether the run was rolled back or deleted. */
   readonly removed: boolean;
@@ -85,14 +83,12 @@ export interface ClaimedRow extends StartedRow {
 
 /** Columns of an {@link EndedRow}, for statements in which the runs have the alias `run`. */
 export const endedColumns = `run.deployment_id, run.thread_id, run.run_id, run.assistant_id, run.graph_id, run.attempt,
-  run.thread_start, run.status, run.error, run.kwargs, run.metadata, run.multitask_strategy, run.sender, run.created_at,
+  run.thread_start, run.status, run.error, run.kwargs, run.metadata, run.sender,
   coalesce(run.started_at, run.ended_at) AS started_at, run.ended_at, run.removed, run.events_missing`;
 
 export interface EndedRow extends StartedRow {
   readonly status: EndedRun['status'];
   readonly error: RunFailure | null;
-  readonly multitask_strategy: MultitaskStrategy;
-  readonly created_at: string;
   readonly ended_at: string;
   readonly removed: boolean;
   readonly events_missing: boolean;
@@ -114,8 +110,6 @@ export function toEndedRun(row: EndedRow, values: string | null | undefined): En
     status: row.status,
     ...(row.error && { error: row.error }),
     ...(values != null && { values }),
-    multitaskStrategy: row.multitask_strategy,
-    createdAt: row.created_at,
     endedAt: row.ended_at,
     removed: row.removed,
     eventsMissing: row.events_missing,

@@ -24,8 +24,6 @@ function ended(kwargs: Partial<RunKwargs> = {}, rest: Partial<EndedRun> = {}): E
     values: '{"done":1}',
     kwargs: defaultKwargs({ input: { n: 1 }, config: { tags: ['night'] }, ...kwargs }),
     metadata: { team: 'blue' },
-    multitaskStrategy: 'enqueue',
-    createdAt: new Date(Date.now() - 2_000).toISOString(),
     startedAt: new Date(Date.now() - 1_000).toISOString(),
     endedAt: new Date().toISOString(),
     removed: false,

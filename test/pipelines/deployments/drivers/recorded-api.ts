@@ -19,8 +19,6 @@ export const commonSpec = {
   revisionId,
   name: 'Trips',
   slug: 'trips',
-  workspaceId: '5d8e3c1b-29a4-4e57-b9a3-6f1e5c2b0003',
-  organizationId: '1a2b3c4d-7788-4a9b-8c7d-2f3e4d5c0004',
   number: 1,
   imageUri: image,
 } as const satisfies Partial<ReplicaSpec>;
