@@ -95,7 +95,7 @@ async function send(pipeline: Pipeline, body: object, path = '/runs/batch'): Pro
   }
 }
 
-function locationOf({ id, traceId, startMs }: Entry) {
+export function locationOf({ id, traceId, startMs }: Entry) {
   const order = `${new Date(startMs).toISOString().replace(/[-:.Z]/g, '')}000Z${id}`;
   return { id, trace_id: traceId, dotted_order: order };
 }

@@ -1,5 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { Client } from 'langsmith';
+import { locationOf } from './client.ts';
 import type { Entry, Ledger } from './ledger.ts';
 import type { Pipeline } from './pipeline.ts';
 
@@ -69,9 +70,4 @@ export function createdRun(entry: Entry) {
 function updatedRun(entry: Entry) {
   const { id: _id, ...location } = locationOf(entry);
   return { ...location, outputs: { text: entry.outputs }, end_time: entry.startMs + 1_000 };
-}
-
-function locationOf({ id, traceId, startMs }: Entry) {
-  const order = `${new Date(startMs).toISOString().replace(/[-:.Z]/g, '')}000Z${id}`;
-  return { id, trace_id: traceId, dotted_order: order };
 }

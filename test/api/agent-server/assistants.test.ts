@@ -2,16 +2,11 @@ import { randomUUID } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
 import { computeSystemAssistantId } from '../../../pipelines/agents/assistants/assistant.ts';
 import { forSuite } from '../../for-suite.ts';
-import { startAgentServer } from './start-agent-server.ts';
+import { readErrorStatus, startAgentServer } from './start-agent-server.ts';
 
 const agent = forSuite(() => startAgentServer());
 
 const create = (more: object = {}) => agent.client.assistants.create({ graphId: 'echo', ...more });
-const readErrorStatus = (promise: Promise<unknown>) =>
-  promise.then(
-    () => 'none',
-    (error: { status?: number }) => error.status,
-  );
 
 describe('assistants', () => {
   it('exist for each graph under its id, the same on every server', async () => {

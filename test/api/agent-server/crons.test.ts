@@ -3,18 +3,12 @@ import { describe, expect, it } from 'vitest';
 import { createCronRun, fireCrons } from '../../../pipelines/agents/crons/fire-cron.ts';
 import { createProxyTo, forSuite } from '../../for-suite.ts';
 import { logger } from '../../silent-logger.ts';
-import { startAgentServer } from './start-agent-server.ts';
+import { readErrorStatus, startAgentServer } from './start-agent-server.ts';
 
 /** Crons through the stock client, whose types lack some of the fields that it sends and receives. */
 
 const agent = forSuite(() => startAgentServer());
 const crons = createProxyTo(() => agent.client.crons);
-
-const statusOf = (promise: Promise<unknown>) =>
-  promise.then(
-    () => 'none',
-    (error: { status?: number }) => error.status,
-  );
 
 /** Fires all crons that are due within a year. */
 const fireAll = (afterMs: number) =>
@@ -64,7 +58,7 @@ describe('crons', () => {
     const counts = [{ assistantId }, { threadId: randomUUID() }, {}].map((query) => crons.count(query));
     expect(await Promise.all(counts)).toEqual([1, 0, 1]);
     await crons.delete(cronId);
-    expect(await statusOf(crons.delete(cronId))).toBe(404);
+    expect(await readErrorStatus(crons.delete(cronId))).toBe(404);
     expect((await agent.ask('GET', `/runs/crons/${cronId}`)).status).toBe(404);
   });
 
@@ -87,10 +81,10 @@ describe('crons', () => {
   });
 
   it('of a thread require the thread and keep it', async () => {
-    expect(await statusOf(crons.createForThread(randomUUID(), 'echo', newYear))).toBe(404);
+    expect(await readErrorStatus(crons.createForThread(randomUUID(), 'echo', newYear))).toBe(404);
     const { thread_id: threadId } = await agent.client.threads.create();
     const asked = { ...newYear, onRunCompleted: 'delete' } as never;
-    expect(await statusOf(crons.createForThread(threadId, 'echo', asked))).toBe(422);
+    expect(await readErrorStatus(crons.createForThread(threadId, 'echo', asked))).toBe(422);
   });
 
   it('start runs on their thread or on a temporary one', async () => {

@@ -6,7 +6,7 @@ import { forSuite } from '../../for-suite.ts';
 import { isFullExtent } from '../../house/extent.ts';
 import { openTcpProxy } from '../../infra/tcp-proxy.ts';
 import { until } from '../../infra/until.ts';
-import { startAgentServer } from './start-agent-server.ts';
+import { readErrorStatus, startAgentServer } from './start-agent-server.ts';
 import { all, listNumbers, numbers, type Part } from './stream-parts.ts';
 
 /**
@@ -34,11 +34,6 @@ const versions: Record<string, Version> = {
 const server = forSuite(() => startAgentServer());
 
 const hello = { messages: [{ role: 'user', content: 'hello' }] };
-const statusOf = (promise: Promise<unknown>) =>
-  promise.then(
-    () => 'none',
-    (error: { status?: number }) => error.status,
-  );
 
 const known = Object.entries(versions);
 // `make test` leaves out those between the oldest and the newest.
@@ -60,7 +55,7 @@ describe.each(isFullExtent ? known : known.filter(([version]) => !['1.13', '1.14
       const threadId = randomUUID();
       const options = { threadId, metadata: { group }, graphId: 'steps', ttl: 60 } as object;
       expect(await client.threads.create(options)).toMatchObject({ thread_id: threadId, status: 'idle' });
-      expect(await statusOf(client.threads.create(options))).toBe(409);
+      expect(await readErrorStatus(client.threads.create(options))).toBe(409);
       expect(await client.threads.create({ ...options, ifExists: 'do_nothing' })).toMatchObject({
         thread_id: threadId,
       });
@@ -70,7 +65,7 @@ describe.each(isFullExtent ? known : known.filter(([version]) => !['1.13', '1.14
       const { thread_id: copy } = await client.threads.copy(threadId);
       expect(await client.threads.get(copy)).toMatchObject({ metadata: { group } });
       await client.threads.delete(threadId);
-      expect(await statusOf(client.threads.get(threadId))).toBe(404);
+      expect(await readErrorStatus(client.threads.get(threadId))).toBe(404);
     });
 
     it('waits for runs and raises their errors', async () => {
@@ -79,7 +74,7 @@ describe.each(isFullExtent ? known : known.filter(([version]) => !['1.13', '1.14
       expect(values).toMatchObject({ messages: [{ content: 'hello' }, { content: 'echo: hello' }] });
       expect(await client.runs.wait(null, 'steps', { input: { steps: 2 } })).toMatchObject({ count: 2 });
       await expect(client.runs.wait(threadId, 'misbehave', { input: { how: 'fail' } })).rejects.toThrow('on purpose');
-      expect(await statusOf(client.runs.wait(threadId, 'nowhere', { input: {} }))).toBe(404);
+      expect(await readErrorStatus(client.runs.wait(threadId, 'nowhere', { input: {} }))).toBe(404);
       expect((await client.runs.list(threadId)).map(({ status }) => status)).toEqual(['error', 'success']);
     });
 
@@ -171,7 +166,7 @@ describe.each(isFullExtent ? known : known.filter(([version]) => !['1.13', '1.14
       await client.runs.cancel(threadId, first.run_id, true);
       expect(await client.runs.get(threadId, first.run_id)).toMatchObject({ status: 'interrupted' });
       await client.runs.cancel(threadId, second.run_id, true, 'rollback');
-      expect(await statusOf(client.runs.get(threadId, second.run_id))).toBe(404);
+      expect(await readErrorStatus(client.runs.get(threadId, second.run_id))).toBe(404);
       const third = await client.runs.create(threadId, 'steps', slow);
       if ('cancelMany' in client.runs) {
         await client.runs.cancelMany({ threadId, runIds: [third.run_id] });
@@ -205,7 +200,7 @@ describe.each(isFullExtent ? known : known.filter(([version]) => !['1.13', '1.14
       expect((await client.assistants.getGraph(id)).nodes.map(({ id: node }) => node)).toContain('write');
       expect(Object.keys(await client.assistants.getSubgraphs('parent', { recurse: true }))).toEqual(['child']);
       await client.assistants.delete(id);
-      expect(await statusOf(client.assistants.get(id))).toBe(404);
+      expect(await readErrorStatus(client.assistants.get(id))).toBe(404);
     });
 
     it('manages crons', async () => {

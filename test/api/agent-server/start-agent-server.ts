@@ -159,3 +159,10 @@ export async function startAgentServer(options: AgentServerOptions = {}): Promis
     },
   };
 }
+
+/** Returns the status of the error that a call of a client rejects with; `none` if it succeeds. */
+export const readErrorStatus = (call: Promise<unknown>) =>
+  call.then(
+    () => 'none',
+    (error: { status?: number }) => error.status,
+  );

@@ -1,16 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
 import { createProxyTo, forSuite } from '../../for-suite.ts';
-import { startAgentServer } from './start-agent-server.ts';
+import { readErrorStatus, startAgentServer } from './start-agent-server.ts';
 
 const agent = forSuite(() => startAgentServer());
 const threads = createProxyTo(() => agent.client.threads);
 
-const statusOf = (promise: Promise<unknown>) =>
-  promise.then(
-    () => 'none',
-    (error: { status?: number }) => error.status,
-  );
 const nobody = randomUUID();
 
 /** Creates a thread whose state appears to be written by two nodes. */
@@ -46,12 +41,12 @@ describe('threads', () => {
 
     const again = await agent.ask('DELETE', `/threads/${threadId}`);
     expect([again.status, await again.text()]).toEqual([204, '']);
-    expect(await statusOf(threads.get(threadId))).toBe(404);
+    expect(await readErrorStatus(threads.get(threadId))).toBe(404);
   });
 
   it('of the same id are created once, whatever the case of its letters', async () => {
     const { thread_id: threadId } = await threads.create({ metadata: { first: true } });
-    expect(await statusOf(threads.create({ threadId: threadId.toUpperCase() }))).toBe(409);
+    expect(await readErrorStatus(threads.create({ threadId: threadId.toUpperCase() }))).toBe(409);
     const same = await threads.create({ threadId, metadata: { first: false }, ifExists: 'do_nothing' });
     expect(same.metadata).toEqual({ first: true });
     expect(await threads.get(threadId.toUpperCase())).toMatchObject({ thread_id: threadId });
@@ -130,7 +125,7 @@ describe('threads', () => {
   it('are pruned entirely or to their latest state', async () => {
     const [a, b] = [await started(), await started()];
     expect(await threads.prune([a.thread_id, nobody])).toEqual({ pruned_count: 1 });
-    expect(await statusOf(threads.get(a.thread_id))).toBe(404);
+    expect(await readErrorStatus(threads.get(a.thread_id))).toBe(404);
     const latest = await threads.getState(b.thread_id);
     expect(await threads.prune([b.thread_id], { strategy: 'keep_latest' })).toEqual({ pruned_count: 1 });
     expect(await threads.getHistory(b.thread_id)).toHaveLength(1);
@@ -163,7 +158,7 @@ describe('the state of a thread', () => {
     expect(await threads.getState(id, at as never)).toEqual(older);
     expect(await threads.getState(id, undefined, { subgraphs: true })).toEqual(head);
     for (const missing of ['1ef4f797-8335-6428-8001-8a1503f9b875', 'none']) {
-      expect(await statusOf(threads.getState(id, missing))).toBe(404);
+      expect(await readErrorStatus(threads.getState(id, missing))).toBe(404);
     }
   });
 
@@ -248,9 +243,9 @@ describe('the state of a thread', () => {
     const supersteps = [{ updates: [{ values: {}, as_node: 'nobody' }] }];
     const body = { thread_id: threadId, metadata: { graph_id: 'steps' }, supersteps };
     expect((await agent.ask('POST', '/threads', body)).status).toBe(422);
-    expect(await statusOf(threads.get(threadId))).toBe(404);
+    expect(await readErrorStatus(threads.get(threadId))).toBe(404);
     expect((await agent.ask('POST', '/threads', { thread_id: threadId, supersteps })).status).toBe(400);
-    expect(await statusOf(threads.get(threadId))).toBe(404);
+    expect(await readErrorStatus(threads.get(threadId))).toBe(404);
   });
 
   it('is not written while the thread is busy, and can be read after the run', async () => {

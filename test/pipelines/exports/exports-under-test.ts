@@ -162,6 +162,8 @@ export async function openExportsUnderTest(limits: Partial<ExportLimits> = {}, o
     return found;
   }
 
+  const readRuns = (exportId: string): Promise<ExportRunWithFiles[]> =>
+    listExportRuns(database, workspaceId, { exportId }, { limit: 10_000, offset: 0 });
   return {
     ...deps,
     deps,
@@ -197,8 +199,12 @@ export async function openExportsUnderTest(limits: Partial<ExportLimits> = {}, o
       ),
 
     read: (exportId: string) => readExport(database, workspaceId, exportId),
-    runs: (exportId: string): Promise<ExportRunWithFiles[]> =>
-      listExportRuns(database, workspaceId, { exportId }, { limit: 10_000, offset: 0 }),
+    runs: readRuns,
+    async firstRun(exportId: string): Promise<ExportRunWithFiles> {
+      const [run] = await readRuns(exportId);
+      if (run === undefined) throw new Error('no run');
+      return run;
+    },
 
     /** Stores root runs from `startTimeMicros` on, one second apart. @returns their ids. */
     async store(

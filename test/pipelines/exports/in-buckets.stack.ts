@@ -30,15 +30,10 @@ describe.runIf(stack)('an export whose bucket fails during an upload', () => {
     shop.jobs.length = 0;
   });
 
-  const runOf = async (exportId: string) => {
-    const [run] = await shop.runs(exportId);
-    if (run === undefined) throw new Error('no run');
-    return run;
-  };
   async function started(days = 1) {
     const { id: exportId } = await bucket.create(days);
     await shop.start(exportId);
-    return { exportId, runId: (await runOf(exportId)).id };
+    return { exportId, runId: (await shop.firstRun(exportId)).id };
   }
   const seen = (exportId: string, recognises: RegExp) =>
     bucket.way.seen.filter((line) => line.includes(exportId) && recognises.test(line)).length;
@@ -56,7 +51,7 @@ describe.runIf(stack)('an export whose bucket fails during an upload', () => {
   /** Checks that only the first file exists: it is finished, and the upload of the second file was in progress. */
   async function expectFirstFileOnly(exportId: string) {
     expect((await bucket.filesOf(exportId)).map(({ part }) => part)).toEqual([1]);
-    expect(await runOf(exportId)).toMatchObject({ rowsWritten: rowsPerChunk, pendingUpload: null });
+    expect(await shop.firstRun(exportId)).toMatchObject({ rowsWritten: rowsPerChunk, pendingUpload: null });
     expect(await shop.read(exportId)).toMatchObject({ files: 1, manifestAt: null });
   }
 
@@ -72,7 +67,7 @@ describe.runIf(stack)('an export whose bucket fails during an upload', () => {
       const { exportId, runId } = await started();
       bucket.way.when(secondFileRequest, () => inject(bucket.way));
       await shop.worker().attempt(runId);
-      const failed = await runOf(exportId);
+      const failed = await shop.firstRun(exportId);
       expect(failed).toMatchObject({ status: 'RUNNING', retryNumber: 1 });
       expect(failed.errors).toEqual({
         retry_0: expect.stringMatching(
@@ -86,7 +81,7 @@ describe.runIf(stack)('an export whose bucket fails during an upload', () => {
       bucket.way.clear();
       await shop.worker().attempt(runId);
       await bucket.expectWhole(exportId);
-      expect((await runOf(exportId)).retryNumber).toBe(1);
+      expect((await shop.firstRun(exportId)).retryNumber).toBe(1);
       expect((await shop.recorded(exportId)).slice(0, 1)).toEqual(before);
       expect(seen(exportId, requests('PUT', 1))).toBe(1);
       expect(await bucket.uploads(exportId)).toEqual([]);
@@ -105,7 +100,7 @@ describe.runIf(stack)('an export whose bucket fails during an upload', () => {
     });
     await shop.worker().attempt(runId);
     // If the store no longer has this upload, the worker writes the file again.
-    if ((await runOf(exportId)).retryNumber > 0) await shop.worker().attempt(runId);
+    if ((await shop.firstRun(exportId)).retryNumber > 0) await shop.worker().attempt(runId);
     await bucket.expectWhole(exportId);
     expect(seen(exportId, requests('PUT', 1))).toBe(1);
     expect(await bucket.uploads(exportId)).toEqual([]);
@@ -152,7 +147,7 @@ describe.runIf(stack)('an export whose bucket fails during an upload', () => {
       const { exportId, runId } = await started(2);
       bucket.way.when(when, async () => void (await inject()));
       await shop.worker().attempt(runId);
-      const run = await runOf(exportId);
+      const run = await shop.firstRun(exportId);
       expect(run).toMatchObject({ status: 'FAILED', retryNumber: 0, finishedAt: expect.any(String) });
       expect(run.errors).toEqual({ retry_0: expect.stringMatching(cause) });
       const failed = await shop.read(exportId);
@@ -187,7 +182,7 @@ describe.runIf(stack)('an export whose bucket fails during an upload', () => {
     expect(performance.now() - beganMs).toBeLessThan(2_000);
     resume();
     expect((await shop.runs(exportId)).map(({ status }) => status)).toEqual(['CANCELLED', 'CANCELLED']);
-    expect(await runOf(exportId)).toMatchObject({ retryNumber: 0, errors: null });
+    expect(await shop.firstRun(exportId)).toMatchObject({ retryNumber: 0, errors: null });
     await expectFirstFileOnly(exportId);
     await until('the upload to be aborted', async () => (await bucket.uploads(exportId)).length === 0);
   });
@@ -199,11 +194,11 @@ describe.runIf(stack)('an export whose bucket fails during an upload', () => {
     await until('the store to hang', () => seen(exportId, secondFileRequest) > 0);
     await cancelExport(shop.deps, shop.workspaceId, exportId);
     await working;
-    expect(await runOf(exportId)).toMatchObject({ status: 'CANCELLED', retryNumber: 0, errors: null });
+    expect(await shop.firstRun(exportId)).toMatchObject({ status: 'CANCELLED', retryNumber: 0, errors: null });
     bucket.way.clear();
     await until('the pending upload to be removed', async () => {
       await sweepExports(shop.deps);
-      return (await runOf(exportId)).pendingUpload === null && (await bucket.uploads(exportId)).length === 0;
+      return (await shop.firstRun(exportId)).pendingUpload === null && (await bucket.uploads(exportId)).length === 0;
     });
     await expectFirstFileOnly(exportId);
   });
@@ -217,7 +212,7 @@ describe.runIf(stack)('an export whose bucket fails during an upload', () => {
       bucket.way.when(secondFileRequest, () => bucket.way.away(true));
       await shop.worker().attempt(runId);
       bucket.way.clear();
-      expect(await runOf(exportId)).toMatchObject({ status: 'RUNNING', retryNumber: 1 });
+      expect(await shop.firstRun(exportId)).toMatchObject({ status: 'RUNNING', retryNumber: 1 });
       await shop.worker().attempt(runId);
       await bucket.allow();
       await bucket.expectWhole(exportId);

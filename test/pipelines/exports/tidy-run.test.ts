@@ -14,22 +14,17 @@ beforeAll(async () => {
 });
 
 const failing = () => failingDeps(shop.deps, 'upload', 'DESTINATION_UNAVAILABLE');
-const runOf = async (exportId: string) => {
-  const [run] = await shop.runs(exportId);
-  if (run === undefined) throw new Error('no run');
-  return run;
-};
 async function started() {
   const { id: exportId } = await shop.create();
   await shop.start(exportId);
-  return { exportId, runId: (await runOf(exportId)).id };
+  return { exportId, runId: (await shop.firstRun(exportId)).id };
 }
 
 describe('the pending upload of an ended run', () => {
   it('is removed from the bucket by the sweep', async () => {
     const { exportId, runId } = await started();
     await shop.worker(failing()).attempt(runId);
-    const { pendingUpload } = await runOf(exportId);
+    const { pendingUpload } = await shop.firstRun(exportId);
     expect(pendingUpload).toMatchObject({ part: 1, rows: 10 });
     // The same state as left by a process that died between the end of the upload and its record.
     const store = await shop.deps.openStore({ workspaceId: shop.workspaceId, destinationId: shop.destinationId });
@@ -38,7 +33,7 @@ describe('the pending upload of an ended run', () => {
     await store.close();
     await cancelExport(shop.deps, shop.workspaceId, exportId);
     await sweepExports(shop.deps);
-    expect((await runOf(exportId)).pendingUpload).toBeNull();
+    expect((await shop.firstRun(exportId)).pendingUpload).toBeNull();
     expect([...(await shop.objects()).keys()].filter((each) => each.includes(exportId))).toEqual([]);
   });
 
@@ -50,7 +45,7 @@ describe('the pending upload of an ended run', () => {
       ...shop.deps,
       openStore: async () => Promise.reject(runlakeError('NOT_FOUND', { what: 'Destination' })),
     });
-    expect((await runOf(exportId)).pendingUpload).toBeNull();
+    expect((await shop.firstRun(exportId)).pendingUpload).toBeNull();
   });
 
   it('stays pending while the bucket is unavailable', async () => {
@@ -59,10 +54,10 @@ describe('the pending upload of an ended run', () => {
     await cancelExport(shop.deps, shop.workspaceId, exportId);
     for (const code of ['DESTINATION_UNAVAILABLE', 'DESTINATION_ENDPOINT_INVALID'] as const) {
       await sweepExports({ ...shop.deps, openStore: async () => Promise.reject(runlakeError(code)) });
-      expect((await runOf(exportId)).pendingUpload).not.toBeNull();
+      expect((await shop.firstRun(exportId)).pendingUpload).not.toBeNull();
     }
     await sweepExports(shop.deps);
-    expect((await runOf(exportId)).pendingUpload).toBeNull();
+    expect((await shop.firstRun(exportId)).pendingUpload).toBeNull();
   });
 
   it('does not delay the sweep or other clean-up while its bucket does not respond', async () => {
@@ -80,9 +75,9 @@ describe('the pending upload of an ended run', () => {
         return { ...store, abortUploads };
       },
     });
-    expect((await runOf(other.exportId)).pendingUpload).toBeNull();
-    expect((await runOf(hanging.exportId)).pendingUpload).not.toBeNull();
+    expect((await shop.firstRun(other.exportId)).pendingUpload).toBeNull();
+    expect((await shop.firstRun(hanging.exportId)).pendingUpload).not.toBeNull();
     await sweepExports(shop.deps);
-    expect((await runOf(hanging.exportId)).pendingUpload).toBeNull();
+    expect((await shop.firstRun(hanging.exportId)).pendingUpload).toBeNull();
   });
 });

@@ -43,11 +43,6 @@ async function started(days = 1) {
 const advanceClock = (ms: number) => {
   shop.clock.now = new Date(shop.clock.now.getTime() + ms);
 };
-const runOf = async (exportId: string) => {
-  const [run] = await shop.runs(exportId);
-  if (run === undefined) throw new Error('no run');
-  return run;
-};
 
 const disturbed = (step: Step, disturb: Disturbance) => createDisturbedDeps(shop.deps, step, disturb);
 const failing = (step: Step, code: ErrorCode) => failingDeps(shop.deps, step, code);
@@ -102,7 +97,7 @@ describe('a failed attempt', () => {
     const { exportId, runId } = await started();
     shop.jobs.length = 0;
     await shop.worker(failing(step, code)).attempt(runId);
-    const run = await runOf(exportId);
+    const run = await shop.firstRun(exportId);
     expect(run).toMatchObject({ status: 'RUNNING', retryNumber: 1, attemptStartedAt: null });
     const { message, remedy } = runlakeError(code, failureParams);
     expect(run.errors).toEqual({ retry_0: `${message} ${remedy}` });
@@ -111,10 +106,10 @@ describe('a failed attempt', () => {
     // No retry starts before the delay has passed.
     advanceClock(delayMs - 1);
     await shop.worker().attempt(runId);
-    expect(await runOf(exportId)).toMatchObject({ fence: 1, retryNumber: 1 });
+    expect(await shop.firstRun(exportId)).toMatchObject({ fence: 1, retryNumber: 1 });
     advanceClock(1);
     await shop.worker().attempt(runId);
-    expect(await runOf(exportId)).toMatchObject({ status: 'COMPLETED', retryNumber: 1 });
+    expect(await shop.firstRun(exportId)).toMatchObject({ status: 'COMPLETED', retryNumber: 1 });
     expect(await shop.exportedIds(exportId)).toEqual(ids);
   });
 
@@ -126,7 +121,7 @@ describe('a failed attempt', () => {
       await worker.attempt(runId);
       advanceClock(delayMs);
     }
-    const run = await runOf(exportId);
+    const run = await shop.firstRun(exportId);
     expect(run).toMatchObject({ status: 'FAILED', retryNumber: retries, finishedAt: expect.any(String) });
     expect(Object.keys(run.errors ?? {})).toEqual(['retry_0', 'retry_1', 'retry_2']);
     const made = await shop.read(exportId);
@@ -143,7 +138,7 @@ describe('a failed attempt', () => {
     shop.jobs.length = 0;
     await shop.worker(failing(step, code)).attempt(runId);
     const { message, remedy } = runlakeError(code, failureParams);
-    const run = await runOf(exportId);
+    const run = await shop.firstRun(exportId);
     expect(run).toMatchObject({ status: 'FAILED', retryNumber: 0, errors: { retry_0: `${message} ${remedy}` } });
     expect(await shop.read(exportId)).toMatchObject({
       status: 'FAILED',
@@ -159,7 +154,7 @@ describe('a failed attempt', () => {
       throw Object.assign(new TypeError('password=hunter2'), {});
     });
     await shop.worker(secret).attempt(runId);
-    const { errors, status } = await runOf(exportId);
+    const { errors, status } = await shop.firstRun(exportId);
     expect(status).toBe('RUNNING');
     expect(JSON.stringify(errors)).not.toContain('hunter2');
     expect(errors?.retry_0).toContain('Internal error');
@@ -173,7 +168,7 @@ describe('a failed attempt', () => {
         throw runlakeError('DESTINATION_BUCKET_NOT_VALID', { step: 'write', reason: 'r', where: 'w' });
     });
     await shop.worker(third).attempt(runId);
-    const run = await runOf(exportId);
+    const run = await shop.firstRun(exportId);
     expect(run).toMatchObject({ status: 'FAILED', rowsWritten: 20 });
     expect(run.paths).toHaveLength(2);
     expect(await shop.exportedIds(exportId)).toEqual(ids.slice(0, 20));
@@ -220,7 +215,7 @@ describe('a worker detects within two seconds', () => {
     await working;
     expect(performance.now() - beganMs).toBeLessThan(2_000);
     expect((await shop.runs(exportId)).map(({ status }) => status)).toEqual(['CANCELLED', 'CANCELLED']);
-    expect(await runOf(exportId)).toMatchObject({ retryNumber: 0, errors: null, pendingUpload: null });
+    expect(await shop.firstRun(exportId)).toMatchObject({ retryNumber: 0, errors: null, pendingUpload: null });
     expect(await shop.read(exportId)).toMatchObject({ status: 'CANCELLED', manifestAt: null });
     expect([...(await shop.objects()).keys()].filter((key) => key.includes(exportId))).toEqual([]);
   });
@@ -278,12 +273,17 @@ describe('a process that stops', () => {
     shop.jobs.length = 0;
     worker.attempts.stop();
     await working;
-    expect(await runOf(exportId)).toMatchObject({ status: 'RUNNING', retryNumber: 0, rowsWritten: 20, errors: null });
+    expect(await shop.firstRun(exportId)).toMatchObject({
+      status: 'RUNNING',
+      retryNumber: 0,
+      rowsWritten: 20,
+      errors: null,
+    });
     expect(shop.jobs).toEqual([{ name: 'export-run', payload: { run_id: runId }, delayMs: 0 }]);
     await worker.attempt(runId);
-    expect(await runOf(exportId)).toMatchObject({ fence: 1 });
+    expect(await shop.firstRun(exportId)).toMatchObject({ fence: 1 });
     await shop.worker().attempt(runId);
-    expect(await runOf(exportId)).toMatchObject({ status: 'COMPLETED', fence: 2 });
+    expect(await shop.firstRun(exportId)).toMatchObject({ status: 'COMPLETED', fence: 2 });
     expect(await shop.exportedIds(exportId)).toEqual(ids);
   });
 });

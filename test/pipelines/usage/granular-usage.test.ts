@@ -15,7 +15,8 @@ import { planBuckets, type UsageRange } from '../../../pipelines/usage/rollup-qu
 import { freshStores } from '../../engines/stores.ts';
 import { forSuite } from '../../for-suite.ts';
 import fc from '../../house/fast-check.ts';
-import { hourMicros, ingestRuns, type RunRow, runRow, uuidOf } from './trace-rows.ts';
+import { deriveUuid } from '../runs/run-events.ts';
+import { hourMicros, ingestRuns, type RunRow, runRow } from './trace-rows.ts';
 
 const stores = forSuite(() => freshStores());
 
@@ -34,9 +35,9 @@ describe('the query', () => {
   const plan = planBuckets(parseRange('2026-01-05T00:00:00Z', '2026-02-05T00:00:00Z'));
 
   it('matches exactly', () => {
-    const query = buildUsageQuery(plan, [uuidOf('a')], 'project');
+    const query = buildUsageQuery(plan, [deriveUuid('a')], 'project');
     expect(query?.params).toEqual({
-      workspace: uuidOf('a'),
+      workspace: deriveUuid('a'),
       dimension: 'project',
       start: 1_767_571_200,
       from: 1_767_571_200,
@@ -46,7 +47,7 @@ describe('the query', () => {
       stride: 86_400,
     });
     expect(query?.externalTable).toBeUndefined();
-    expect(query?.shardOf).toBe(uuidOf('a'));
+    expect(query?.shardOf).toBe(deriveUuid('a'));
     expect(query?.sql).toMatchInlineSnapshot(`
       "SELECT toUInt32(intDiv(toUInt32(day) * 86400 - {origin:UInt32}, {stride:UInt32})) AS bucket, ids, traces
       FROM {stored_usage_daily:Identifier} FINAL
@@ -57,7 +58,7 @@ describe('the query', () => {
   it('reads hours before and after the whole days one by one, and sums a bucket of several days', () => {
     const query = buildUsageQuery(
       planBuckets(parseRange('2026-01-05T22:30:00Z', '2026-02-20T01:10:00Z')),
-      [uuidOf('a')],
+      [deriveUuid('a')],
       'user',
     );
     expect(query?.params).toMatchObject({
@@ -88,17 +89,17 @@ describe('the query', () => {
     ['below a day', '2026-01-05T22:30:00Z', '2026-01-06T20:00:00Z'],
     ['a day and more without a whole one', '2026-01-05T12:00:00Z', '2026-01-06T23:00:00Z'],
   ])('reads only hours: %s', (_name, start, end) => {
-    const query = buildUsageQuery(planBuckets(parseRange(start, end)), [uuidOf('a')], 'user');
+    const query = buildUsageQuery(planBuckets(parseRange(start, end)), [deriveUuid('a')], 'user');
     expect(query?.sql).not.toContain('usage_daily');
     expect(query?.sql.match(/usage_hourly/g)).toHaveLength(1);
     expect(query?.sql).toContain('sumMap(');
   });
 
   it('sums the days of several workspaces', () => {
-    const query = buildUsageQuery(plan, [uuidOf('a'), uuidOf('b')], 'user');
+    const query = buildUsageQuery(plan, [deriveUuid('a'), deriveUuid('b')], 'user');
     expect(query?.sql).toContain('sumMap(');
     expect(query?.params).toMatchObject({
-      workspaces: [uuidOf('a'), uuidOf('b')],
+      workspaces: [deriveUuid('a'), deriveUuid('b')],
       stored_usage_hourly: 'usage_hourly',
       stored_usage_daily: 'usage_daily',
     });
@@ -106,7 +107,7 @@ describe('the query', () => {
   });
 
   it('sends long lists of workspaces as a table', () => {
-    const ids = Array.from({ length: 2_001 }, (_, index) => uuidOf('workspace', index));
+    const ids = Array.from({ length: 2_001 }, (_, index) => deriveUuid('workspace', index));
     const query = buildUsageQuery(plan, ids, 'user');
     expect(query?.params).not.toHaveProperty('workspaces');
     expect(query?.externalTable).toEqual({
@@ -120,7 +121,7 @@ describe('the query', () => {
   it('is not sent if nothing can match', () => {
     expect(buildUsageQuery(plan, [], 'project')).toBeUndefined();
     const late = planBuckets(parseRange('2150-01-01T00:00:00Z', '2160-01-01T00:00:00Z'));
-    expect(buildUsageQuery(late, [uuidOf('a')], 'project')).toBeUndefined();
+    expect(buildUsageQuery(late, [deriveUuid('a')], 'project')).toBeUndefined();
   });
 });
 
@@ -244,7 +245,7 @@ describe('against a model', () => {
   const organizationId = randomUUID();
   const epochHour = Date.UTC(2023, 6, 1) / hourMs;
   const hours = 3 * 365 * 24;
-  const tenants = [uuidOf('model', 1), uuidOf('model', 2), uuidOf('model', 3)] as const;
+  const tenants = [deriveUuid('model', 1), deriveUuid('model', 2), deriveUuid('model', 3)] as const;
   /** One fact per trace: the hour, and the sender of the run that was accepted first. */
   const facts = new Map<string, RunRow>();
 
@@ -263,8 +264,8 @@ describe('against a model', () => {
       const hour = epochHour + (pick(3) === 0 ? pick(40) * 600 : pick(hours));
       const shared = {
         tenantId,
-        projectId: uuidOf('project', tenantId, pick(6)),
-        traceId: uuidOf('trace', trace),
+        projectId: deriveUuid('project', tenantId, pick(6)),
+        traceId: deriveUuid('trace', trace),
         traceMicros: hour * hourMicros + pick(3_600_000_000),
       };
       for (let run = pick(4); run >= 0; run--) {
@@ -272,8 +273,8 @@ describe('against a model', () => {
         const row = runRow({
           ...shared,
           acceptedMicros: accepted,
-          userId: uuidOf('user', pick(9)),
-          keyId: uuidOf('key', pick(15)),
+          userId: deriveUuid('user', pick(9)),
+          keyId: deriveUuid('key', pick(15)),
         });
         rows.push(row);
         const known = facts.get(shared.traceId);

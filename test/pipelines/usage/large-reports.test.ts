@@ -7,7 +7,7 @@ import { generateUsageRows, readGranularUsage } from '../../../pipelines/usage/r
 import { readTokenUsage } from '../../../pipelines/usage/token-usage.ts';
 import { freshStores } from '../../engines/stores.ts';
 import { forSuite } from '../../for-suite.ts';
-import { uuidOf } from './trace-rows.ts';
+import { deriveUuid } from '../runs/run-events.ts';
 
 const stores = forSuite(() => freshStores());
 
@@ -29,7 +29,7 @@ async function watchTurns<Result>(work: () => Promise<Result>) {
 }
 
 describe('a report of very many users', () => {
-  const [workspace, other] = [uuidOf('crowded'), uuidOf('very crowded')];
+  const [workspace, other] = [deriveUuid('crowded'), deriveUuid('very crowded')];
   const request = (workspaceId: string, days: number) => ({
     organizationId: workspaceId,
     workspaceIds: [workspaceId],
@@ -68,7 +68,7 @@ describe('a report of very many users', () => {
   });
 
   it('counts a user once in a bucket, also of several workspaces and parts of days', async () => {
-    const workspaceIds = [1, 2, 3, 4].map((number) => uuidOf(`shared ${number}`));
+    const workspaceIds = [1, 2, 3, 4].map((number) => deriveUuid(`shared ${number}`));
     for (const id of workspaceIds) await fill(id, 1_000, 31);
     const { range } = request(workspace, 31);
     const shared = {

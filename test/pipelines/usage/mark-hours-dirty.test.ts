@@ -2,7 +2,7 @@ import { expect, it } from 'vitest';
 import { markHoursDirty } from '../../../pipelines/usage/mark-hours-dirty.ts';
 import { freshStores } from '../../engines/stores.ts';
 import { forSuite } from '../../for-suite.ts';
-import { uuidOf } from './trace-rows.ts';
+import { deriveUuid } from '../runs/run-events.ts';
 
 const stores = forSuite(() => freshStores());
 
@@ -21,7 +21,7 @@ it('writes one dirty hour per hour and workspace, in one statement', async () =>
   };
   await markHoursDirty(counting, []);
   expect(statements).toBe(0);
-  const tenantId = uuidOf('tenant');
+  const tenantId = deriveUuid('tenant');
   const hours = [0, 3_600, 3_600, 1_772_704_800].map((hourSeconds) => ({ tenantId, hourSeconds }));
   await markHoursDirty(counting, hours);
   expect(statements).toBe(1);
@@ -38,7 +38,7 @@ it('is rolled back with its transaction', async () => {
   const rollbackError = new TypeError('undone');
   await expect(
     stores.database.transaction(async (transaction) => {
-      await markHoursDirty(transaction, [{ tenantId: uuidOf('tenant'), hourSeconds: 7_200 }]);
+      await markHoursDirty(transaction, [{ tenantId: deriveUuid('tenant'), hourSeconds: 7_200 }]);
       throw rollbackError;
     }),
   ).rejects.toBe(rollbackError);

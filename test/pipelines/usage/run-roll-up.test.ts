@@ -14,6 +14,7 @@ import { queryEveryServer, runOnStoredTable, wrapCommands } from '../../engines/
 import { freshStores, getClusterVariable } from '../../engines/stores.ts';
 import { createProxyTo, forSuite } from '../../for-suite.ts';
 import { until } from '../../infra/until.ts';
+import { deriveUuid } from '../runs/run-events.ts';
 import {
   emptyUsageTables,
   hourMicros,
@@ -24,7 +25,6 @@ import {
   readTraceCount,
   runRow,
   toDirtyHours,
-  uuidOf,
 } from './trace-rows.ts';
 
 const stores = forSuite(() => freshStores());
@@ -52,20 +52,24 @@ describe('a roll-up run', () => {
   });
 
   it('counts a dirty hour in every dimension', async () => {
-    const rows = [runRow({}), runRow({ userId: uuidOf('other user') }), runRow({ projectId: uuidOf('other project') })];
+    const rows = [
+      runRow({}),
+      runRow({ userId: deriveUuid('other user') }),
+      runRow({ projectId: deriveUuid('other project') }),
+    ];
     await ingest(rows);
     expect(await rollUp()).toEqual({ outcome: 'counted', hours: 1, more: false });
     const at = hour(rows[0]!);
-    expect(await readCountsBy(clickhouse, 'workspace')).toEqual({ [`${at} ${uuidOf('tenant')}`]: 3 });
+    expect(await readCountsBy(clickhouse, 'workspace')).toEqual({ [`${at} ${deriveUuid('tenant')}`]: 3 });
     expect(await readCountsBy(clickhouse, 'project')).toEqual({
-      [`${at} ${uuidOf('project')}`]: 2,
-      [`${at} ${uuidOf('other project')}`]: 1,
+      [`${at} ${deriveUuid('project')}`]: 2,
+      [`${at} ${deriveUuid('other project')}`]: 1,
     });
     expect(await readCountsBy(clickhouse, 'user')).toEqual({
-      [`${at} ${uuidOf('user')}`]: 2,
-      [`${at} ${uuidOf('other user')}`]: 1,
+      [`${at} ${deriveUuid('user')}`]: 2,
+      [`${at} ${deriveUuid('other user')}`]: 1,
     });
-    expect(await readCountsBy(clickhouse, 'api_key')).toEqual({ [`${at} ${uuidOf('key')}`]: 3 });
+    expect(await readCountsBy(clickhouse, 'api_key')).toEqual({ [`${at} ${deriveUuid('key')}`]: 3 });
     expect(await hasDirtyHours(database)).toBe(false);
   });
 
@@ -94,17 +98,17 @@ describe('a roll-up run', () => {
   });
 
   it('attributes a trace to the sender of the run that was accepted first, whatever the order of arrival', async () => {
-    const second = runRow({ userId: uuidOf('second'), acceptedMicros: 2_000_000 });
-    const first = runRow({ traceId: second.traceId, userId: uuidOf('first'), acceptedMicros: 1_000_000 });
-    const third = runRow({ traceId: second.traceId, userId: uuidOf('third'), acceptedMicros: 3_000_000 });
+    const second = runRow({ userId: deriveUuid('second'), acceptedMicros: 2_000_000 });
+    const first = runRow({ traceId: second.traceId, userId: deriveUuid('first'), acceptedMicros: 1_000_000 });
+    const third = runRow({ traceId: second.traceId, userId: deriveUuid('third'), acceptedMicros: 3_000_000 });
     const ingestAndReadUsers = async (row: RunRow) => {
       await ingest([row]);
       await rollUp();
       return readCountsBy(clickhouse, 'user');
     };
-    expect(await ingestAndReadUsers(second)).toEqual({ [`${hour(second)} ${uuidOf('second')}`]: 1 });
-    expect(await ingestAndReadUsers(first)).toEqual({ [`${hour(second)} ${uuidOf('first')}`]: 1 });
-    expect(await ingestAndReadUsers(third)).toEqual({ [`${hour(second)} ${uuidOf('first')}`]: 1 });
+    expect(await ingestAndReadUsers(second)).toEqual({ [`${hour(second)} ${deriveUuid('second')}`]: 1 });
+    expect(await ingestAndReadUsers(first)).toEqual({ [`${hour(second)} ${deriveUuid('first')}`]: 1 });
+    expect(await ingestAndReadUsers(third)).toEqual({ [`${hour(second)} ${deriveUuid('first')}`]: 1 });
     expect(await readTraceCount(clickhouse)).toBe(1);
   });
 
@@ -112,7 +116,7 @@ describe('a roll-up run', () => {
     const chosen = new Set<string>();
     const runIds = ['00000000-0000-4000-8000-000000000002', '11111111-0000-4000-8000-000000000001'];
     for (const [index, order] of [runIds, [...runIds].reverse()].entries()) {
-      const traceId = uuidOf('tie', index);
+      const traceId = deriveUuid('tie', index);
       for (const runId of order) await ingest([runRow({ traceId, runId, userId: runId })]);
       await rollUp();
       chosen.add(Object.keys(await readCountsBy(clickhouse, 'user')).join());
@@ -125,15 +129,15 @@ describe('a roll-up run', () => {
 
   it('counts late traces of old hours, and leaves other hours and workspaces unchanged', async () => {
     const old = Date.UTC(2023, 5, 1) * 1_000;
-    const [recent, elsewhere] = [runRow({}), runRow({ tenantId: uuidOf('elsewhere'), traceMicros: old })];
+    const [recent, elsewhere] = [runRow({}), runRow({ tenantId: deriveUuid('elsewhere'), traceMicros: old })];
     await ingest([recent, elsewhere]);
     await rollUp();
     await ingest([runRow({ traceMicros: old + 5 }), runRow({ traceMicros: old + 6 })]);
     expect(await rollUp()).toMatchObject({ hours: 1 });
     expect(await readCountsBy(clickhouse, 'workspace')).toEqual({
-      [`${hour(recent)} ${uuidOf('tenant')}`]: 1,
-      [`${hour(elsewhere)} ${uuidOf('elsewhere')}`]: 1,
-      [`${hour(elsewhere)} ${uuidOf('tenant')}`]: 2,
+      [`${hour(recent)} ${deriveUuid('tenant')}`]: 1,
+      [`${hour(elsewhere)} ${deriveUuid('elsewhere')}`]: 1,
+      [`${hour(elsewhere)} ${deriveUuid('tenant')}`]: 2,
     });
   });
 
@@ -152,13 +156,13 @@ describe('a roll-up run', () => {
       name: 'test',
       sql: `INSERT INTO traces SELECT {tenant:UUID}, addMonths(toDateTime('1990-01-01 00:00:00', 'UTC'), number),
         generateUUIDv4(), tuple(now64(6), generateUUIDv4(), {tenant:UUID}, {tenant:UUID}, {tenant:UUID}) FROM numbers(120)`,
-      params: { tenant: uuidOf('tenant') },
+      params: { tenant: deriveUuid('tenant') },
       settings: { max_partitions_per_insert_block: '0' },
     });
     const hours = Array.from({ length: 120 }, (_, month) => Date.UTC(1990, month, 1) / 1_000);
     await markHoursDirty(
       database,
-      hours.map((hourSeconds) => ({ tenantId: uuidOf('tenant'), hourSeconds })),
+      hours.map((hourSeconds) => ({ tenantId: deriveUuid('tenant'), hourSeconds })),
     );
     expect(await rollUp()).toMatchObject({ hours: 120 });
     expect(await readTraceCount(clickhouse)).toBe(120);
@@ -224,19 +228,19 @@ describe('a roll-up run that crashes', () => {
   ];
   for (const [when, deps] of deaths) {
     it(`${when} is repaired by the next one`, async () => {
-      const late = runRow({ userId: uuidOf('late'), acceptedMicros: 2_000_000 });
+      const late = runRow({ userId: deriveUuid('late'), acceptedMicros: 2_000_000 });
       await ingest([late, runRow({})]);
       await rollUp();
       // This event takes the trace away from the late user; after the crash, the trace must not be counted for both
       // users.
-      const early = runRow({ traceId: late.traceId, userId: uuidOf('early'), acceptedMicros: 1_000_000 });
+      const early = runRow({ traceId: late.traceId, userId: deriveUuid('early'), acceptedMicros: 1_000_000 });
       await ingest([early, runRow({})]);
       await expect(runRollUp(deps())).rejects.toBe(died);
       expect(await hasDirtyHours(database)).toBe(true);
       expect(await rollUp()).toMatchObject({ outcome: 'counted', hours: 1 });
       expect(await readCountsBy(clickhouse, 'user')).toEqual({
-        [`${hour(late)} ${uuidOf('early')}`]: 1,
-        [`${hour(late)} ${uuidOf('user')}`]: 2,
+        [`${hour(late)} ${deriveUuid('early')}`]: 1,
+        [`${hour(late)} ${deriveUuid('user')}`]: 2,
       });
       expect(await readTraceCount(clickhouse)).toBe(3);
     });
@@ -262,10 +266,10 @@ describe('a roll-up run that crashes', () => {
   });
 
   it('supersedes counts that an insert writes after its process died and the next run committed', async () => {
-    const row = runRow({ userId: uuidOf('late'), acceptedMicros: 2_000_000 });
+    const row = runRow({ userId: deriveUuid('late'), acceptedMicros: 2_000_000 });
     await ingest([row]);
     await database.query("SELECT setval('usage_roll_up', 2)");
-    const taken = runRow({ traceId: row.traceId, userId: uuidOf('early'), acceptedMicros: 1_000_000 });
+    const taken = runRow({ traceId: row.traceId, userId: deriveUuid('early'), acceptedMicros: 1_000_000 });
     await ingest([taken]);
     await rollUp();
     await runOnStoredTable(clickhouse, 'traces', (stored) => `TRUNCATE TABLE ${stored}`);
@@ -275,7 +279,7 @@ describe('a roll-up run that crashes', () => {
       countHours(toDirtyHours([row]), 1, { traces: stored('traces'), shard }),
     );
     await clickhouse.command(sumDays(toDirtyHours([row]), 1));
-    expect(await readCountsBy(clickhouse, 'user')).toEqual({ [`${hour(row)} ${uuidOf('early')}`]: 1 });
+    expect(await readCountsBy(clickhouse, 'user')).toEqual({ [`${hour(row)} ${deriveUuid('early')}`]: 1 });
   });
 
   it('sets an hour to zero that lost all its traces', async () => {
@@ -317,7 +321,7 @@ describe('processes', () => {
 
   for (const mode of ['hang-before-count', 'hang-after-count', 'hang-within-count']) {
     it(`recover after kill -9 in mode ${mode}`, async () => {
-      const rows = [runRow({}), runRow({ projectId: uuidOf('other project') })];
+      const rows = [runRow({}), runRow({ projectId: deriveUuid('other project') })];
       await ingest(rows);
       const child = start(mode);
       await untilReady(child);
@@ -338,7 +342,7 @@ describe('processes', () => {
     const rows: RunRow[] = [];
     for (let round = 0; round < 20; round++) {
       const batch = Array.from({ length: 10 }, (_, index) =>
-        runRow({ traceMicros: (450_000 + (index % 3)) * hourMicros, userId: uuidOf('user', round % 4) }),
+        runRow({ traceMicros: (450_000 + (index % 3)) * hourMicros, userId: deriveUuid('user', round % 4) }),
       );
       rows.push(...batch);
       // Each batch is inserted together with a repeat of an older one.
@@ -357,7 +361,7 @@ describe('processes', () => {
 
 describe('a roll-up run that lists facts', () => {
   it('postpones an hour that fails alone, so that the others are listed', async () => {
-    const [large, other] = [uuidOf('large tenant'), uuidOf('other tenant')];
+    const [large, other] = [deriveUuid('large tenant'), deriveUuid('other tenant')];
     await database.query('DELETE FROM fact_dirty_hours');
     await database.query(
       `INSERT INTO fact_dirty_hours (tenant_id, hour, marked_at)

@@ -1,10 +1,11 @@
-import { createHash, randomUUID } from 'node:crypto';
+import { randomUUID } from 'node:crypto';
 import { expect } from 'vitest';
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import type { DirtyHour } from '../../../infra/event-log/event-log.ts';
 import type { Database } from '../../../infra/postgres/pool.ts';
 import { markHoursDirty } from '../../../pipelines/usage/mark-hours-dirty.ts';
 import { runOnStoredTable } from '../../engines/on-stored-table.ts';
+import { deriveUuid } from '../runs/run-events.ts';
 
 /** A run as the sink stores it, with only the columns that affect usage. Times are in microseconds since 1970. */
 export interface RunRow {
@@ -20,23 +21,17 @@ export interface RunRow {
 
 export const hourMicros = 3_600_000_000;
 
-/** Returns a UUID that is derived from the given words. */
-export function uuidOf(...words: ReadonlyArray<string | number>): string {
-  const hex = createHash('sha256').update(words.join(' ')).digest('hex');
-  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-4${hex.slice(13, 16)}-8${hex.slice(17, 20)}-${hex.slice(20, 32)}`;
-}
-
 export function runRow(row: Partial<RunRow>): RunRow {
   const traceId = row.traceId ?? randomUUID();
   return {
-    tenantId: uuidOf('tenant'),
-    projectId: uuidOf('project'),
+    tenantId: deriveUuid('tenant'),
+    projectId: deriveUuid('project'),
     traceId,
     runId: row.traceId === undefined ? traceId : randomUUID(),
     traceMicros: Date.UTC(2026, 2, 5, 10, 30) * 1_000,
     acceptedMicros: Date.UTC(2026, 2, 5, 10, 31) * 1_000,
-    userId: uuidOf('user'),
-    keyId: uuidOf('key'),
+    userId: deriveUuid('user'),
+    keyId: deriveUuid('key'),
     ...row,
   };
 }

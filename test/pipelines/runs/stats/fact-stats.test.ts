@@ -13,16 +13,13 @@ import { readRunStats, type StatsRequest } from '../../../../pipelines/runs/stat
 import { type RunStats, statNames } from '../../../../pipelines/runs/stats/stat-names.ts';
 import { runRollUp } from '../../../../pipelines/usage/rollup.ts';
 import { forSuite } from '../../../for-suite.ts';
+import { Random } from '../../../histories/random.ts';
 import { seed } from '../../../house/seed.ts';
 import { openSink } from '../../ingest/sink/sink-under-test.ts';
 import { deriveUuid, json, noonMicros, otherProjectId, projectId, runEvent, tenantId } from '../run-events.ts';
 
-let state = seed;
-/** Returns an integer from 0 to `end` - 1. */
-function random(end: number): number {
-  state = (state * 1_103_515_245 + 12_345) % 2_147_483_648;
-  return Math.floor((state / 2_147_483_648) * end);
-}
+const generator = new Random(seed);
+const random = (below: number) => generator.int(below);
 const maybe = <T>(value: T) => (random(3) > 0 ? value : undefined);
 const minuteMicros = 60_000_000;
 const hours = 5;

@@ -6,6 +6,7 @@ import { buildGrouping, projectGrouping } from '../../../../pipelines/runs/stats
 import { readRunStats, wholeSetGroup } from '../../../../pipelines/runs/stats/read-stats.ts';
 import { statNames } from '../../../../pipelines/runs/stats/stat-names.ts';
 import { forSuite } from '../../../for-suite.ts';
+import { Random } from '../../../histories/random.ts';
 import { seed } from '../../../house/seed.ts';
 import { openReading } from '../reading.ts';
 import {
@@ -23,12 +24,8 @@ import {
  * Seed of random traces, whose statistics are compared with those of an evaluator in memory that shares no code with
  * the product.
  */
-let state = seed;
-/** Returns an integer from 0 to `end` - 1. */
-function random(end: number): number {
-  state = (state * 1_103_515_245 + 12_345) % 2_147_483_648;
-  return Math.floor((state / 2_147_483_648) * end);
-}
+const generator = new Random(seed);
+const random = (below: number) => generator.int(below);
 
 interface Run {
   readonly event: RunEvent;
