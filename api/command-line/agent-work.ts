@@ -3,9 +3,7 @@ import { buildGraphEnvironment } from '../../infra/config/graph-environment.ts';
 import { readGraphTracing } from '../../infra/config/graph-tracing.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import type { EventLog } from '../../infra/event-log/event-log.ts';
 import { openDatabase } from '../../infra/postgres/pool.ts';
-import type { Logger } from '../../infra/telemetry/logger.ts';
 import { readTrustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { reportAgentMetrics } from '../../pipelines/agents/agent-metrics.ts';
 import { Executor } from '../../pipelines/agents/execute/executor.ts';
@@ -27,7 +25,7 @@ import { isOperator } from '../../pipelines/tenants/operator.ts';
 import { joinPublicUrl } from '../server/public-base.ts';
 import type { Services } from '../server/services.ts';
 import { type AgentsPart, getAgentServerUrl } from './check-port.ts';
-import type { Stores } from './open-stores.ts';
+import type { RoleParts } from './open-stores.ts';
 import type { ShutdownSteps } from './shutdown-steps.ts';
 
 /**
@@ -40,12 +38,9 @@ export const feedbackLinkHours = 24;
 /** Time after the end of a stateless run during which clients can rejoin its stream. It is long enough to reconnect. */
 const statelessResumeMs = 120_000;
 
-export interface AgentDeps {
+export interface AgentDeps extends RoleParts {
   readonly config: Config & { readonly agentsFile: string };
-  readonly logger: Logger;
   readonly databaseUrl: string;
-  readonly stores: Pick<Stores, 'database' | 'clickhouse'>;
-  readonly log: EventLog;
   /** Key that signs webhooks. Must be the same on all processes. */
   readonly secretKey: string;
   readonly accept: Services['accept'];

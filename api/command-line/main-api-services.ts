@@ -1,11 +1,9 @@
 import { OpenedOnce } from '../../infra/cache/opened-once.ts';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
-import type { Config } from '../../infra/config/settings.ts';
 import type { EventLog } from '../../infra/event-log/event-log.ts';
 import type { Jobs } from '../../infra/jobs/jobs.ts';
 import { openRateLimiter } from '../../infra/rate-limit/rate-limiter.ts';
 import { createTokenSigner } from '../../infra/signing/token-signer.ts';
-import type { Logger } from '../../infra/telemetry/logger.ts';
 import type { HealthCheck } from '../../infra/telemetry/telemetry-server.ts';
 import { readTrustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { createPriceMaps } from '../../pipelines/costs/load-price-maps.ts';
@@ -31,15 +29,11 @@ import type { Services } from '../server/services.ts';
 import { createTicketSigner } from '../server/session-ticket.ts';
 import { enqueueDeletions } from './enqueue-deletions.ts';
 import { openDeadLetters } from './open-event-log.ts';
-import type { StoreAddresses, Stores } from './open-stores.ts';
+import type { RoleParts, StoreAddresses } from './open-stores.ts';
 import type { ShutdownSteps } from './shutdown-steps.ts';
 
-export interface MainApiDeps {
-  readonly config: Config;
-  readonly logger: Logger;
-  readonly stores: Stores;
+export interface MainApiDeps extends RoleParts {
   readonly addresses: StoreAddresses;
-  readonly log: EventLog;
   /** Key that signs links. Must be the same on all processes that serve the API. */
   readonly secretKey: string;
   readonly healthChecks: readonly HealthCheck[];

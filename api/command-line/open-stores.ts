@@ -4,6 +4,7 @@ import { openClickHouse } from '../../infra/clickhouse/client.ts';
 import { loadConfig } from '../../infra/config/load.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import { readRunFile } from '../../infra/embedded/data-folder.ts';
+import type { EventLog } from '../../infra/event-log/event-log.ts';
 import type { Jobs } from '../../infra/jobs/jobs.ts';
 import { findCommandActor, runAsActor } from '../../infra/postgres/actor.ts';
 import { type Database, openDatabase } from '../../infra/postgres/pool.ts';
@@ -16,6 +17,14 @@ export interface Stores {
   readonly clickhouse: ClickHouse;
   readonly database: Database;
   close(): Promise<void>;
+}
+
+/** What the parts of a role share. */
+export interface RoleParts {
+  readonly config: Config;
+  readonly logger: Logger;
+  readonly stores: Stores;
+  readonly log: EventLog;
 }
 
 const closeTimeoutMs = 1_000;

@@ -1,24 +1,18 @@
 import { createHmac } from 'node:crypto';
 import { OpenedOnce } from '../../infra/cache/opened-once.ts';
 import type { Config } from '../../infra/config/settings.ts';
-import type { EventLog } from '../../infra/event-log/event-log.ts';
 import { listen } from '../../infra/postgres/listen.ts';
-import type { Logger } from '../../infra/telemetry/logger.ts';
 import { readTrustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { SourceBuilder } from '../../pipelines/deployments/build/build-source.ts';
 import type { DeploymentDriver } from '../../pipelines/deployments/driver.ts';
 import { startHost } from '../../pipelines/deployments/host.ts';
 import { stripPrefix } from '../server/public-base.ts';
 import type { Services } from '../server/services.ts';
-import type { StoreAddresses, Stores } from './open-stores.ts';
+import type { RoleParts, StoreAddresses } from './open-stores.ts';
 import type { ShutdownSteps } from './shutdown-steps.ts';
 
-export interface DeploymentHostDeps {
-  readonly config: Config;
-  readonly logger: Logger;
+export interface DeploymentHostDeps extends RoleParts {
   readonly addresses: StoreAddresses;
-  readonly stores: Pick<Stores, 'database' | 'clickhouse'>;
-  readonly log: EventLog;
   readonly secretKey: string;
   readonly services: Services;
 }

@@ -1,17 +1,14 @@
 import { resolve } from 'node:path';
-import type { Config } from '../../infra/config/settings.ts';
 import { openEncoderPool } from '../../infra/duckdb/encoder.ts';
-import type { EventLog } from '../../infra/event-log/event-log.ts';
 import type { Jobs } from '../../infra/jobs/jobs.ts';
 import { openDatabase } from '../../infra/postgres/pool.ts';
-import type { Logger } from '../../infra/telemetry/logger.ts';
 import { readTrustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { createDestinationDeps } from '../../pipelines/exports/destinations/destination.ts';
 import { openDestination } from '../../pipelines/exports/destinations/open-destination.ts';
 import { getLeaseTimeoutMs } from '../../pipelines/exports/live-attempts.ts';
 import { createChunkSources } from '../../pipelines/exports/parquet-writer.ts';
 import { startExportWorkers } from '../../pipelines/exports/worker.ts';
-import type { Stores } from './open-stores.ts';
+import type { RoleParts } from './open-stores.ts';
 import type { ShutdownSteps } from './shutdown-steps.ts';
 
 /**
@@ -21,12 +18,8 @@ import type { ShutdownSteps } from './shutdown-steps.ts';
  * @throws the errors of the work folder and of the job queue.
  */
 export async function startExports(
-  parts: {
-    readonly config: Config;
-    readonly logger: Logger;
+  parts: RoleParts & {
     readonly databaseUrl: string;
-    readonly stores: Stores;
-    readonly log: EventLog;
     readonly jobs: Jobs;
     /** Key that decrypts the credentials of destinations. Must be the same on all processes. */
     readonly secretKey: string;

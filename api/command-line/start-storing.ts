@@ -1,7 +1,4 @@
-import type { Config } from '../../infra/config/settings.ts';
-import type { EventLog } from '../../infra/event-log/event-log.ts';
 import { waitingDeadLetters } from '../../infra/event-log/event-log-metrics.ts';
-import type { Logger } from '../../infra/telemetry/logger.ts';
 import type { HealthCheck } from '../../infra/telemetry/telemetry-server.ts';
 import { countUnreplayedDeadLetters } from '../../pipelines/dead-letters/dead-letter-replays.ts';
 import { Sink } from '../../pipelines/ingest/sink/sink.ts';
@@ -9,21 +6,14 @@ import { startFactRollUp } from '../../pipelines/runs/stats/count-facts.ts';
 import { startRollUp } from '../../pipelines/usage/rollup.ts';
 import { topics } from '../../schemas/topics.ts';
 import { openDeadLetters } from './open-event-log.ts';
-import type { Stores } from './open-stores.ts';
+import type { RoleParts } from './open-stores.ts';
 import type { ShutdownSteps } from './shutdown-steps.ts';
-
-export interface StoringDeps {
-  readonly config: Config;
-  readonly logger: Logger;
-  readonly stores: Stores;
-  readonly log: EventLog;
-}
 
 /**
  * Starts the sink and the roll-ups of usage and of facts, for the roles `all` and `ingest`. At shutdown, the sink stops
  * first, so that the hours of its last insert batches are marked dirty while the roll-ups are still running.
  */
-export async function startStoring(parts: StoringDeps, shutdown: ShutdownSteps): Promise<HealthCheck[]> {
+export async function startStoring(parts: RoleParts, shutdown: ShutdownSteps): Promise<HealthCheck[]> {
   const { config, logger } = parts;
   const { database, clickhouse } = parts.stores;
   const rollUp = startRollUp({ database, clickhouse, intervalMs: config.rollupIntervalMs, logger });
@@ -45,7 +35,7 @@ export async function startStoring(parts: StoringDeps, shutdown: ShutdownSteps):
  * @throws the errors of the log and the stores.
  */
 export async function startSink(
-  parts: StoringDeps & { readonly onHoursMarked: () => void },
+  parts: RoleParts & { readonly onHoursMarked: () => void },
   shutdown: ShutdownSteps,
 ): Promise<Sink> {
   const { config, logger, log, onHoursMarked } = parts;

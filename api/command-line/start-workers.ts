@@ -5,7 +5,7 @@ import { deleteProjectRuns, requeueDeletions } from '../../pipelines/projects/de
 import { changeTraces } from '../../pipelines/retention/change-traces.ts';
 import { deleteWorkspaceData, requeueWorkspaceDeletions } from '../../pipelines/tenants/delete-workspace-data.ts';
 import { enqueueDeletions } from './enqueue-deletions.ts';
-import type { StoringDeps } from './start-storing.ts';
+import type { RoleParts } from './open-stores.ts';
 
 const cleanupIntervalMs = 10 * 60_000;
 const changeTracesIntervalMs = 30_000;
@@ -22,7 +22,7 @@ export async function startWorkers({
   log,
   jobs,
   stores: { database, clickhouse },
-}: StoringDeps & { readonly jobs: Jobs }): Promise<void> {
+}: RoleParts & { readonly jobs: Jobs }): Promise<void> {
   jobs.work('expire-deferred-events', async (_payload, { signal }) => {
     await expireDeferredEvents({ log, database, logger }, { hours: deferredEventHours, signal });
   });

@@ -8,7 +8,6 @@ import { fetchRows, statements } from '../../infra/postgres/list-page.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { enforceLimit, type Limit } from '../tenants/enforce-limit.ts';
 import { formatDecimal } from './decimal.ts';
-import type { ModelKey } from './price-map.ts';
 import { anthropic, claudeOnBedrock } from './starting-prices/anthropic.ts';
 import { buildPrices, type StartingPrice } from './starting-prices/build-prices.ts';
 import { google } from './starting-prices/google.ts';
@@ -62,20 +61,10 @@ const limits: readonly Limit[] = [
 type PriceDetails = Readonly<Record<string, string>>;
 
 /** A price of the price map, in the form that the API returns. */
-export interface ModelPrice {
-  readonly id: string;
-  readonly name: string;
+export interface ModelPrice extends Omit<StartingPrice, 'tenant_id' | 'provider'> {
   /** Id of the workspace; null for prices that ship with the release. */
   readonly tenant_id: string | null;
-  readonly start_time: string | null;
-  readonly match_path: readonly ModelKey[];
-  readonly match_pattern: string;
   readonly provider: string | null;
-  /** Price in dollars per token, as decimal text. */
-  readonly prompt_cost: string;
-  readonly completion_cost: string;
-  readonly prompt_cost_details: PriceDetails | null;
-  readonly completion_cost_details: PriceDetails | null;
 }
 
 type SentCost = number | string;

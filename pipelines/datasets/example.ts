@@ -2,18 +2,12 @@ import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { JsonObject } from '../../infra/json/json-value.ts';
 import type { TokenSigner } from '../../infra/signing/token-signer.ts';
+import type { Tables } from '../../schemas/tables.ts';
 import { type AttachmentLocation, buildExampleAttachmentUrls } from '../attachments/attachment-sets.ts';
 
 /** State of an example in one version of its dataset. JSON values are stored as the text that the client sent. */
-export interface ExampleRow {
-  readonly id: string;
-  readonly dataset_id: string;
-  readonly valid_from: string;
-  readonly created_at: string;
-  readonly inputs: string;
-  readonly outputs: string | null;
-  readonly metadata: string;
-  readonly source_run_id: string | null;
+export interface ExampleRow
+  extends Omit<Tables['examples'], 'workspace_id' | 'valid_to' | 'searchable' | 'attachments'> {
   readonly attachments: Readonly<Record<string, AttachmentLocation>>;
 }
 

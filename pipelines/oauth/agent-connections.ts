@@ -5,16 +5,13 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import { queryPageWithinLimit } from '../../infra/postgres/page-within.ts';
 import type { OAuthDeps } from './oauth-deps.ts';
-import { readToken, type TokenOwner } from './token.ts';
+import { readToken, type TokenOwner, type TokenRecord } from './token.ts';
 
-export interface ConnectionRecord {
+export interface ConnectionRecord
+  extends Pick<TokenRecord, 'provider_id' | 'provider_account_label' | 'scopes' | 'expires_at'> {
   readonly id: string;
   readonly agent_id: string;
   readonly oauth_token_id: string;
-  readonly provider_id: string;
-  readonly provider_account_label: string | null;
-  readonly scopes: string[];
-  readonly expires_at: string | null;
   readonly created_by: string;
   readonly created_at: string;
 }

@@ -52,6 +52,7 @@ export interface StartingPrice {
   readonly match_path: readonly ModelKey[];
   readonly match_pattern: string;
   readonly provider: null;
+  /** Price in dollars per token, as decimal text. */
   readonly prompt_cost: string;
   readonly completion_cost: string;
   readonly prompt_cost_details: Readonly<Record<string, string>> | null;
