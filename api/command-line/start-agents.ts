@@ -161,6 +161,8 @@ export async function openAgents(
   const { config, logger, log } = parts;
   const { database, clickhouse } = parts.stores;
   const file = await readGraphsFile(config.agentsFile, config.agentsRevision?.environment);
+  if (file.ignoredFields.length > 0)
+    logger.warn({ file: file.path, fields: file.ignoredFields }, 'unsupported fields of langgraph.json are ignored');
   const deployment = await openDeployment(database, config);
   const { deploymentId, operator } = deployment;
   const { organizationId, workspaceId } = operator;

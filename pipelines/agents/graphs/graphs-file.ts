@@ -28,7 +28,9 @@ const fileSchema = Type.Object({
       Type.Array(Type.Never()),
     ]),
   ),
-  auth: Type.Optional(Type.Object({ path: referenceSchema, disable_studio_auth: Type.Optional(Type.Boolean()) })),
+  auth: Type.Optional(
+    Type.Object({ path: Type.Optional(referenceSchema), disable_studio_auth: Type.Optional(Type.Boolean()) }),
+  ),
   http: Type.Optional(httpSchema),
   store: Type.Optional(
     Type.Object({
@@ -78,6 +80,11 @@ const fileSchema = Type.Object({
   ),
 });
 
+/** Fields that change what the reference server does with graphs, their state or their runs. */
+const unsupportedFields = ['encryption', 'priority', 'node_loader'];
+/** Sections in which a member that is null is not set. Source: schema of the langgraph command line. */
+const nullableSections = ['auth', 'http', 'store', 'checkpointer', 'webhooks', 'ui', 'ui_config'];
+
 type FileContent = Static<typeof fileSchema>;
 
 export interface ExportReference {
@@ -110,6 +117,8 @@ export interface GraphsFile {
   /** Paths of the modules of UIs, relative to the folder, by name. */
   readonly ui: Readonly<Record<string, string>>;
   readonly uiConfig: NonNullable<FileContent['ui_config']>;
+  /** Fields of the file that this agent server does not support and ignores. */
+  readonly ignoredFields: readonly string[];
 }
 
 /**
@@ -136,6 +145,7 @@ export async function readGraphsFile(file: string, overrides?: Readonly<Record<s
   } catch (error) {
     throw invalid('the file', `it is not JSON: ${(error as Error).message}`);
   }
+  content = removeNullMembers(content, 1, nullableSections);
   if (!isValid(fileSchema, content)) {
     // Each alternative of a union reports an error. Prefer the deepest error and, at the same depth, a missing field.
     const computeSpecificity = ({ instancePath, keyword }: { instancePath: string; keyword: string }) =>
@@ -148,6 +158,9 @@ export async function readGraphsFile(file: string, overrides?: Readonly<Record<s
   }
   const { graphs, env, auth, http = {}, store = {}, checkpointer = {}, webhooks = {} } = content;
   const { ui = {}, ui_config: uiConfig = {} } = content;
+  // A misspelt path must not disable authentication.
+  if (auth && auth.path === undefined && auth.disable_studio_auth === undefined)
+    throw invalid('auth', 'must have required properties path');
   const invalidSetting = findInvalidSetting(http);
   if (invalidSetting) throw invalid(invalidSetting.location, invalidSetting.reason);
   const sources = Object.entries(graphs).map(([graphId, entry]) => {
@@ -161,7 +174,7 @@ export async function readGraphsFile(file: string, overrides?: Readonly<Record<s
     graphs: sources,
     env: environment,
     defaultConfigs: parseDefaultConfigs({ path, env: environment, graphs: sources }),
-    ...(auth && {
+    ...(auth?.path !== undefined && {
       auth: { ...parseReference(folder, auth.path), disableStudioAuth: auth.disable_studio_auth ?? false },
     }),
     ...(http.app !== undefined && { app: parseReference(folder, http.app) }),
@@ -171,6 +184,7 @@ export async function readGraphsFile(file: string, overrides?: Readonly<Record<s
     webhooks,
     ui,
     uiConfig,
+    ignoredFields: unsupportedFields.filter((name) => Object.hasOwn(content as object, name)),
   };
 }
 
@@ -199,6 +213,22 @@ async function readEnvironment(
     throw invalid('env', `the file '${env}' cannot be read (${error.code ?? error.message})`);
   });
   return parseEnv(text) as Record<string, string>;
+}
+
+/**
+ * Removes members that are null from an object and from the objects in it.
+ *
+ * @param names the members to which this applies; all if it is missing.
+ */
+function removeNullMembers(value: unknown, depth: number, names?: readonly string[]): unknown {
+  // Settings have at most four levels; the depth of the file is not limited.
+  if (depth > 4 || typeof value !== 'object' || value === null || Array.isArray(value)) return value;
+  const applies = (name: string) => names === undefined || names.includes(name);
+  return Object.fromEntries(
+    Object.entries(value)
+      .filter(([name, member]) => member !== null || !applies(name))
+      .map(([name, member]) => [name, applies(name) ? removeNullMembers(member, depth + 1) : member]),
+  );
 }
 
 function isValid<const S extends TSchema>(schema: S, value: unknown): value is Static<S> {

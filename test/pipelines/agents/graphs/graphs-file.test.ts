@@ -44,6 +44,40 @@ test('reads a file with all sections', async () => {
   expect(file.checkpointer.ttl).toEqual({ strategy: 'keep_latest', default_ttl: 60 });
 });
 
+test('reads null as not set in the sections in which the langgraph command line does', async () => {
+  const graphs = { a: './a.js:a' };
+  const sections = { auth: null, http: null, store: null, checkpointer: null, webhooks: null, ui: null, ui_config: null };
+  expect(await readGraphsFile(await written({ graphs, ...sections }))).toMatchObject({ http: {}, store: {}, ui: {} });
+  const file = await readGraphsFile(
+    await written({
+      graphs,
+      auth: { path: null, disable_studio_auth: false },
+      http: { app: null, disable_mcp: null, cors: { allow_origins: null, max_age: 5 } },
+      store: { index: { embed: './e.js:e', dims: 3, fields: null }, ttl: null },
+      checkpointer: { ttl: { strategy: 'delete', default_ttl: null, sweep_interval_minutes: null } },
+      webhooks: { url: null, env_prefix: null },
+    }),
+  );
+  expect(file).toMatchObject({
+    http: { cors: { max_age: 5 } },
+    store: { index: { embed: './e.js:e', dims: 3 } },
+    checkpointer: { ttl: { strategy: 'delete' } },
+    webhooks: {},
+  });
+});
+
+test('reads settings of authentication without a path', async () => {
+  const content = { graphs: { a: './a.js:a' }, auth: { disable_studio_auth: true } };
+  expect((await readGraphsFile(await written(content))).auth).toBeUndefined();
+});
+
+test('lists fields that are not supported as ignored', async () => {
+  const fields = { encryption: { path: './e.py:e' }, node_loader: 'tsx' };
+  const file = await readGraphsFile(await written({ graphs: { a: './a.js:a' }, ...fields }));
+  expect(file.ignoredFields).toEqual(['encryption', 'node_loader']);
+  expect((await readGraphsFile(await written({ graphs: { a: './a.js:a' } }))).ignoredFields).toEqual([]);
+});
+
 test('reads variables from a file that env names', async () => {
   expect((await readGraphsFile(projectFile('faulty'))).env).toMatchObject({
     FROM_ENV_FILE: 'from the file',
@@ -69,6 +103,7 @@ describe('refuses an unusable file with location and reason', () => {
     ['a path that is not a string', { graphs: { a: { path: 7 } } }, 'graphs.a.path', 'string'],
     ['a missing file of variables', { graphs, env: './none.env' }, 'env', "'./none.env' cannot be read"],
     ['a variable that is an object', { graphs, env: { A: {} } }, 'env.A', ''],
+    ['a variable that is null', { graphs, env: { A: null } }, 'env.A', ''],
     [
       'dimensions that are not a number',
       { graphs, store: { index: { embed: 'x', dims: 'y' } } },
@@ -89,6 +124,7 @@ describe('refuses an unusable file with location and reason', () => {
       'array',
     ],
     ['an invalid header name', { graphs, http: { cors: { allow_headers: ['a b'] } } }, 'http.cors.allow_headers.0', ''],
+    ['authentication with another field than path', { graphs, auth: { file: './auth.ts:auth' } }, 'auth', 'path'],
     ['an unknown setting', { graphs, http: { disable_all: true } }, 'http.disable_all', 'unknown setting'],
     [
       'an origin with a path',
