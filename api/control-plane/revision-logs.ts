@@ -1,8 +1,9 @@
-import { Type } from 'typebox';
-import { readRevision } from '../../pipelines/deployments/read-deployments.ts';
-import { followLog, type LogChunk, readLog } from '../../pipelines/deployments/revision-logs.ts';
+import { type Static, Type } from 'typebox';
+import type { Sql } from '../../infra/postgres/database.ts';
+import { readDeployment, readRevision } from '../../pipelines/deployments/read-deployments.ts';
+import { followLog, type LogStage, readLog } from '../../pipelines/deployments/revision-logs.ts';
 import { createEventStream, eventStreamHeaders, eventStreamType } from '../agent-server/streaming/sse.ts';
-import { jsonMediaType, nullable, OneOf, Timestamp } from '../server/formats.ts';
+import { jsonMediaType, nullable, OneOf, optional, Text, Timestamp } from '../server/formats.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { RevisionParams, readAccess } from './deployment-fields.ts';
 
@@ -74,23 +75,42 @@ const getRevisionLogs = defineOperation({
 const encode = (value: object) => Buffer.from(JSON.stringify(value));
 
 const StoredLogs = Type.Object({
-  logs: Type.Array(Type.Object({ timestamp: Timestamp(), level: Type.String(), message: Type.String() })),
+  logs: Type.Array(
+    Type.Object({ id: Type.String(), timestamp: Timestamp(), level: Type.String(), message: Type.String() }),
+  ),
   next_offset: nullable(Type.String()),
 });
 const LogRequest = Type.Object({
-  order: Type.Optional(Type.String()),
-  limit: Type.Optional(Type.Integer({ minimum: 1, maximum: maxChunks })),
-  offset: Type.Optional(nullable(Type.String({ pattern: '^\\d{1,15}$' }))),
+  order: optional(OneOf(['asc', 'desc']), { description: 'Default: `asc`, the oldest first.' }),
+  limit: optional(Type.Integer({ minimum: 1 }), { description: 'More than 100 count as 100. Default: 50.' }),
+  offset: optional(Type.String({ pattern: '^\\d{1,15}$' })),
+  level: optional(OneOf(['INFO']), { description: 'Output of builds and replicas has no other level.' }),
+  query: optional(Text({ maxLength: 1_000 }), { description: 'Only parts of the log with this text.' }),
+  start_time: optional(Timestamp()),
+  end_time: optional(Timestamp()),
 });
-const LogParams = Type.Object({
-  project_id: RevisionParams.properties.deployment_id,
-  revision_id: RevisionParams.properties.revision_id,
-});
+const { deployment_id: project_id, revision_id } = RevisionParams.properties;
+const logParams = { project_id, revision_id };
 
-/** The form in which `langgraph deploy` reads logs. */
-function formatStoredLogs(chunks: readonly LogChunk[], offset: string | null | undefined) {
-  const logs = chunks.map(({ at, text }) => ({ timestamp: at, level: 'INFO', message: text }));
-  return { logs, next_offset: chunks.length > 0 ? String(chunks.at(-1)?.sequence) : (offset ?? null) };
+/** Reads a page of logs in the form of `langgraph deploy`. */
+async function readStoredLogs(
+  database: Sql,
+  revisionId: string | null,
+  stages: readonly LogStage[],
+  { order, limit, offset, query, start_time: from, end_time: to }: Static<typeof LogRequest>,
+): Promise<Static<typeof StoredLogs>> {
+  const page = { after: Number(offset ?? 0), limit: Math.min(limit ?? 50, maxChunks), order: order ?? 'asc' };
+  const chunks =
+    revisionId === null ? [] : await readLog(database, revisionId, { ...page, stages, from, to, text: query });
+  return {
+    logs: chunks.map(({ sequence, at, text }) => ({
+      id: String(sequence),
+      timestamp: at,
+      level: 'INFO',
+      message: text,
+    })),
+    next_offset: chunks.length > 0 ? String(chunks.at(-1)?.sequence) : (offset ?? null),
+  };
 }
 
 const getBuildLogs = defineOperation({
@@ -100,11 +120,10 @@ const getBuildLogs = defineOperation({
   summary: 'Read the build log of a revision, in the form of `langgraph deploy`',
   access: readAccess,
   errors: ['NOT_FOUND'],
-  schema: { params: LogParams, body: LogRequest, response: { 200: StoredLogs } },
+  schema: { params: Type.Object(logParams), body: LogRequest, response: { 200: StoredLogs } },
   handler: async ({ caller, params, body, services: { database } }) => {
     const { id } = await readRevision(database, caller.workspaceId, params.project_id, params.revision_id);
-    const page = { after: Number(body.offset ?? 0), limit: body.limit ?? 50, stages: ['build'] as const };
-    return formatStoredLogs(await readLog(database, id, page), body.offset);
+    return readStoredLogs(database, id, ['build'], body);
   },
 });
 
@@ -115,12 +134,30 @@ const getDeployLogs = defineOperation({
   summary: 'Read the log of the replicas of a revision, in the form of `langgraph deploy`',
   access: readAccess,
   errors: ['NOT_FOUND'],
-  schema: { params: LogParams, body: LogRequest, response: { 200: StoredLogs } },
+  schema: { params: Type.Object(logParams), body: LogRequest, response: { 200: StoredLogs } },
   handler: async ({ caller, params, body, services: { database } }) => {
     const { id } = await readRevision(database, caller.workspaceId, params.project_id, params.revision_id);
-    const page = { after: Number(body.offset ?? 0), limit: body.limit ?? 50, stages: ['deploy', 'run'] as const };
-    return formatStoredLogs(await readLog(database, id, page), body.offset);
+    return readStoredLogs(database, id, ['deploy', 'run'], body);
   },
 });
 
-export const revisionLogOperations = [getRevisionLogs, getBuildLogs, getDeployLogs];
+const getProjectDeployLogs = defineOperation({
+  operationId: 'getProjectDeployLogs',
+  method: 'POST',
+  path: '/projects/:project_id/deploy_logs',
+  summary: 'Read the log of the replicas of a deployment, in the form of `langgraph deploy`',
+  description: 'The log is that of the revision that serves requests or, if there is none, of the latest.',
+  access: readAccess,
+  errors: ['NOT_FOUND'],
+  schema: { params: Type.Object({ project_id }), body: LogRequest, response: { 200: StoredLogs } },
+  handler: async ({ caller, params, body, services: { database } }) => {
+    const { activeRevisionId, latestRevisionId } = await readDeployment(
+      database,
+      caller.workspaceId,
+      params.project_id,
+    );
+    return readStoredLogs(database, activeRevisionId ?? latestRevisionId, ['deploy', 'run'], body);
+  },
+});
+
+export const revisionLogOperations = [getRevisionLogs, getBuildLogs, getDeployLogs, getProjectDeployLogs];

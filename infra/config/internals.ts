@@ -105,7 +105,7 @@ export const internals = {
   /** Delay before a replica that ended is started again. It doubles with each failed start. */
   deploymentsRestartDelayMs: 1_000,
   /**
-   * Time without requests after which a deployment of the type dev or dev_free is stopped until the next request, if it
+   * Time without requests after which a deployment of another type than prod is stopped until the next request, if it
    * has no crons and no unfinished runs.
    */
   deploymentsSleepMinutes: 24 * 60,

@@ -6,7 +6,11 @@ export const deploymentSources = ['github', 'external_docker', 'internal_docker'
 
 export type DeploymentSource = (typeof deploymentSources)[number];
 
-export const deploymentTypes = ['dev_free', 'dev', 'prod'] as const;
+/** `dev_zero` is the type `serverless` of `langgraph deploy`, which is its default. */
+export const deploymentTypes = ['dev_free', 'dev_zero', 'dev', 'prod'] as const;
+
+/** Types of deployments that sleep without requests. */
+export const sleepingTypes = ['dev_free', 'dev_zero', 'dev'] as const satisfies readonly DeploymentType[];
 
 export type DeploymentType = (typeof deploymentTypes)[number];
 

@@ -7,7 +7,7 @@
  */
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database, Sql } from '../../infra/postgres/database.ts';
-import type { RunDescription, SourceConfig } from './deployment.ts';
+import { type RunDescription, type SourceConfig, sleepingTypes } from './deployment.ts';
 import type { ReplicaName } from './driver.ts';
 import { removeControls } from './mask-secrets.ts';
 
@@ -310,7 +310,7 @@ const hasWorkSql = `(d.source NOT IN ('github', 'internal_source')
   OR EXISTS (SELECT FROM agents.webhooks WHERE deployment_id = d.id AND given_up_at IS NULL))`;
 
 /**
- * Puts deployments of the types dev and dev_free to sleep that had no request for `afterMinutes` and have nothing to do.
+ * Puts deployments of other types than prod to sleep that had no request for `afterMinutes` and have nothing to do.
  * Their replicas are then no longer wanted. The next request wakes them (`find-replica-url.ts`), and so does work that a
  * replica has accepted while it stopped.
  */
@@ -318,8 +318,8 @@ export async function reconcileSleep(database: Sql, afterMinutes: number): Promi
   await database.execute(
     `UPDATE deployments AS d SET is_asleep = NOT d.is_asleep
      WHERE CASE WHEN d.is_asleep THEN ${hasWorkSql}
-       ELSE d.active_revision_id IS NOT NULL AND d.source_config->>'deployment_type' IN ('dev', 'dev_free')
+       ELSE d.active_revision_id IS NOT NULL AND d.source_config->>'deployment_type' = ANY ($2)
          AND d.last_used_at < now() - make_interval(mins => $1) AND NOT ${hasWorkSql} END`,
-    [afterMinutes],
+    [afterMinutes, sleepingTypes],
   );
 }

@@ -165,14 +165,26 @@ export interface LogPage {
   readonly limit: number;
   /** Undefined: all stages. */
   readonly stages?: readonly LogStage[] | undefined;
+  /** With `desc`, the page begins with the newest chunk that is older than `after`. Default: `asc`. */
+  readonly order?: 'asc' | 'desc' | undefined;
+  /** Only chunks from this time on. */
+  readonly from?: string | null | undefined;
+  /** Only chunks until this time. */
+  readonly to?: string | null | undefined;
+  /** Only chunks with this text, in upper or lower case. */
+  readonly text?: string | null | undefined;
 }
 
-/** Reads log chunks after a position, oldest first. The caller must have checked that the revision is its own. */
-export function readLog(database: Sql, revisionId: string, { after, limit, stages }: LogPage): Promise<LogChunk[]> {
+/** Reads a page of log chunks. The caller must have checked that the revision is its own. */
+export function readLog(database: Sql, revisionId: string, page: LogPage): Promise<LogChunk[]> {
+  const { after, limit, stages, order = 'asc', from, to, text } = page;
   return database.query<LogChunk>(
     `SELECT sequence, at, stage, text FROM revision_logs
-     WHERE revision_id = $1 AND sequence > $2 AND ($4::text[] IS NULL OR stage = ANY ($4)) ORDER BY sequence LIMIT $3`,
-    [revisionId, after, limit, stages ?? null],
+     WHERE revision_id = $1 AND ${order === 'asc' ? 'sequence > $2' : '($2 = 0 OR sequence < $2)'}
+       AND ($4::text[] IS NULL OR stage = ANY ($4)) AND ($5::timestamptz IS NULL OR at >= $5)
+       AND ($6::timestamptz IS NULL OR at <= $6) AND ($7::text IS NULL OR strpos(lower(text), lower($7)) > 0)
+     ORDER BY sequence ${order} LIMIT $3`,
+    [revisionId, after, limit, stages ?? null, from ?? null, to ?? null, text ?? null],
   );
 }
 

@@ -56,6 +56,7 @@ export const deploymentAttempts: Readonly<Record<string, (victim: DeploymentVict
   getRevisionLogs: (victim) => ({ url: `${revisionOf(victim)}/logs` }),
   getBuildLogs: (victim) => ({ url: `${projectOf(victim)}/build_logs`, payload: {} }),
   getDeployLogs: (victim) => ({ url: `${projectOf(victim)}/deploy_logs`, payload: {} }),
+  getProjectDeployLogs: ({ deploymentId }) => ({ url: `/projects/${deploymentId}/deploy_logs`, payload: {} }),
   createUploadUrl: ({ deploymentId }) => ({ url: `/v2/deployments/${deploymentId}/upload-url` }),
 };
 

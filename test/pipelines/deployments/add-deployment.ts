@@ -43,7 +43,7 @@ export async function openDeployments(overrides: Partial<Config> = {}) {
         ...more,
       }),
     /** Creates a deployment that hosts with the driver `process` build. */
-    createBuilt: (name: string, deploymentType: 'dev' | 'prod' = 'dev', as = caller) =>
+    createBuilt: (name: string, deploymentType: 'dev' | 'dev_zero' | 'prod' = 'dev', as = caller) =>
       createDeployment({ ...deps, config: { ...config, deploymentsDriver: 'process' } }, as, {
         ...{ name, source: 'github', secrets: [], secretReferences: [] },
         sourceConfig: { repo_url: 'https://example.com/repo.git', deployment_type: deploymentType },

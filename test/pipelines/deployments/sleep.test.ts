@@ -12,14 +12,17 @@ const under = forSuite(() => openHosts({ deploymentsSwitchMs: 200, deploymentsSl
 const building = { deploymentsDriver: 'process' } as const;
 afterEach(() => under.clear());
 
-it('a deployment of the type dev sleeps when it is idle, and a request wakes it', async () => {
+it('a deployment of another type than prod sleeps when it is idle, and a request wakes it', async () => {
   await under.addHost('one', { config: building });
   const { slug, latestRevisionId } = await under.createBuilt('sleeping');
+  const scaledToZero = await under.createBuilt('scaled-to-zero', 'dev_zero');
   const awake = await under.createBuilt('awake', 'prod');
   await under.awaitStatus(latestRevisionId, 'DEPLOYED');
+  await under.awaitStatus(scaledToZero.latestRevisionId, 'DEPLOYED');
   await under.awaitStatus(awake.latestRevisionId, 'DEPLOYED');
   await under.database.execute(`UPDATE deployments SET last_used_at = now() - interval '2 minutes'`);
-  await until('it to sleep', () => under.running('sleeping').length === 0);
+  const isAsleep = (name: string) => under.running(name).length === 0;
+  await until('them to sleep', () => isAsleep('sleeping') && isAsleep('scaled-to-zero'));
   expect(under.running('awake')).toHaveLength(1);
   const starting = deferred();
   under.recording.startable = starting.promise;

@@ -105,6 +105,7 @@ export const unaudited: Readonly<Record<string, string>> = {
   redeployRevision: sameAs('createRevision'),
   getBuildLogs: readsOnly,
   getDeployLogs: readsOnly,
+  getProjectDeployLogs: readsOnly,
   createUploadUrl: 'The uploaded source is used only by a revision, which has an entry.',
   putSource: 'The uploaded source is used only by a revision, which has an entry.',
   authenticate: 'It starts an authentication; the token that the user allows has an entry (oauth_token.create).',
