@@ -82,6 +82,8 @@ const fileSchema = Type.Object({
 
 /** Fields that change what the reference server does with graphs, their state or their runs. */
 const unsupportedFields = ['encryption', 'priority', 'node_loader'];
+/** Members of `auth` that may be set without its path. Source: schema of the langgraph command line. */
+const authSettings = ['disable_studio_auth', 'openapi', 'cache'];
 /** Sections in which a member that is null is not set. Source: schema of the langgraph command line. */
 const nullableSections = ['auth', 'http', 'store', 'checkpointer', 'webhooks', 'ui', 'ui_config'];
 
@@ -159,7 +161,8 @@ export async function readGraphsFile(file: string, overrides?: Readonly<Record<s
   const { graphs, env, auth, http = {}, store = {}, checkpointer = {}, webhooks = {} } = content;
   const { ui = {}, ui_config: uiConfig = {} } = content;
   // A misspelt path must not disable authentication.
-  if (auth && auth.path === undefined && auth.disable_studio_auth === undefined)
+  const authNames = Object.keys(auth ?? { path: '' });
+  if (!authNames.includes('path') && !authNames.every((name) => authSettings.includes(name)))
     throw invalid('auth', 'must have required properties path');
   const invalidSetting = findInvalidSetting(http);
   if (invalidSetting) throw invalid(invalidSetting.location, invalidSetting.reason);

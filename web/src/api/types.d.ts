@@ -6654,7 +6654,7 @@ export interface paths {
                     offset?: number;
                     name_contains?: string;
                     status?: string;
-                    deployment_type?: "dev_free" | "dev" | "prod";
+                    deployment_type?: "dev_free" | "dev_zero" | "dev" | "prod";
                     /** @description Separated by commas. */
                     deployment_ids?: string;
                 };
@@ -6728,7 +6728,7 @@ export interface paths {
                             integration_id?: string | null;
                             /** @description Git repository over https, http or ssh. */
                             repo_url?: string | null;
-                            deployment_type?: ("dev_free" | "dev" | "prod") | null;
+                            deployment_type?: ("dev_free" | "dev_zero" | "dev" | "prod") | null;
                             build_on_push?: boolean | null;
                             /** @description Address that clients use. Only for images; read-only for sources that are built. Default: the address below this installation. */
                             custom_url?: string | null;
@@ -6978,7 +6978,7 @@ export interface paths {
                             integration_id?: string | null;
                             /** @description Git repository over https, http or ssh. */
                             repo_url?: string | null;
-                            deployment_type?: ("dev_free" | "dev" | "prod") | null;
+                            deployment_type?: ("dev_free" | "dev_zero" | "dev" | "prod") | null;
                             build_on_push?: boolean | null;
                             /** @description Address that clients use. Only for images; read-only for sources that are built. Default: the address below this installation. */
                             custom_url?: string | null;
@@ -7158,7 +7158,7 @@ export interface paths {
                             integration_id?: string | null;
                             /** @description Git repository over https, http or ssh. */
                             repo_url?: string | null;
-                            deployment_type?: ("dev_free" | "dev" | "prod") | null;
+                            deployment_type?: ("dev_free" | "dev_zero" | "dev" | "prod") | null;
                             build_on_push?: boolean | null;
                             /** @description Address that clients use. Only for images; read-only for sources that are built. Default: the address below this installation. */
                             custom_url?: string | null;

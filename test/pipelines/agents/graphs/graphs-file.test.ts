@@ -46,7 +46,15 @@ test('reads a file with all sections', async () => {
 
 test('reads null as not set in the sections in which the langgraph command line does', async () => {
   const graphs = { a: './a.js:a' };
-  const sections = { auth: null, http: null, store: null, checkpointer: null, webhooks: null, ui: null, ui_config: null };
+  const sections = {
+    auth: null,
+    http: null,
+    store: null,
+    checkpointer: null,
+    webhooks: null,
+    ui: null,
+    ui_config: null,
+  };
   expect(await readGraphsFile(await written({ graphs, ...sections }))).toMatchObject({ http: {}, store: {}, ui: {} });
   const file = await readGraphsFile(
     await written({
@@ -124,6 +132,12 @@ describe('refuses an unusable file with location and reason', () => {
       'array',
     ],
     ['an invalid header name', { graphs, http: { cors: { allow_headers: ['a b'] } } }, 'http.cors.allow_headers.0', ''],
+    [
+      'a misspelt path of authentication',
+      { graphs, auth: { file: './a.ts:a', disable_studio_auth: true } },
+      'auth',
+      'path',
+    ],
     ['authentication with another field than path', { graphs, auth: { file: './auth.ts:auth' } }, 'auth', 'path'],
     ['an unknown setting', { graphs, http: { disable_all: true } }, 'http.disable_all', 'unknown setting'],
     [
