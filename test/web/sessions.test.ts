@@ -117,6 +117,53 @@ describe('a session that expires while a screen is open', () => {
   });
 });
 
+describe('a sign-in through OpenID Connect', () => {
+  /** Leads the browser back as the provider and Runlake do: with a session, or with an error. */
+  const answer = async (error?: string) => {
+    await context.route('**/api/v1/info', async (route) => {
+      const info = await (await route.fetch()).json();
+      await route.fulfill({ json: { ...info, instance_flags: { ...info.instance_flags, openid_connect: true } } });
+    });
+    await context.route('**/api/v1/session/oidc', async (route) => {
+      if (error) return route.fulfill({ status: 302, headers: { location: `/signin?error=${error}` } });
+      const data = { api_key: signedIn.runlake.apiKey };
+      await context.request.post('/api/v1/session', { data });
+      await route.fulfill({ status: 302, headers: { location: '/' } });
+    });
+  };
+  const followLink = () => first.getByRole('link', { name: 'Sign in with your organisation' }).click();
+
+  it('leads back to the page, and gives the session to the other tabs', async () => {
+    await answer();
+    await first.getByRole('link', { name: 'agent', exact: true }).click();
+    await first.getByRole('table', { name: 'Runs' }).waitFor();
+    const address = first.url();
+    await second.getByRole('button', { name: 'Create a key' }).waitFor();
+    await expireSessions();
+    await first.getByRole('button', { name: 'Refresh' }).click();
+    await first.getByText('This page needs a session').waitFor();
+    // The sign-in screen read the configuration before.
+    await first.reload();
+    await followLink();
+    await first.getByRole('table', { name: 'Runs' }).waitFor();
+    expect(first.url()).toBe(address);
+    await second.getByLabel('Description').fill('of the second tab');
+    await second.getByRole('button', { name: 'Create a key' }).click();
+    await second.getByRole('region', { name: 'The new key' }).waitFor();
+  });
+
+  it('that fails keeps the page for the next attempt', async () => {
+    await answer('OIDC_SIGN_IN_EXPIRED');
+    await first.getByRole('button', { name: 'Sign out' }).click();
+    await first.goto('/settings?tab=Members');
+    await followLink();
+    await first.getByRole('alert').getByText('took too long').waitFor();
+    await first.getByLabel('API key').fill(signedIn.runlake.apiKey);
+    await first.getByRole('button', { name: 'Sign in' }).click();
+    await first.getByRole('tab', { name: 'Members', selected: true }).waitFor();
+  });
+});
+
 describe('a key with several workspaces', () => {
   const menuOf = (page: Page) => page.getByRole('combobox', { name: 'Workspace' });
   const shownIn = (page: Page) => menuOf(page).locator('option:checked').textContent();
@@ -163,19 +210,57 @@ describe('a key with several workspaces', () => {
       .filter({ hasText: 'shown' })
       .filter({ hasText: own ?? '' })
       .waitFor();
+    await second.reload();
+    await menuOf(second).waitFor();
+    expect(await shownIn(second)).toBe(own);
     const third = await context.newPage();
     await third.goto('/projects');
     await third.getByRole('link', { name: 'of beta' }).waitFor();
     expect(await shownIn(third)).toBe('Beta');
   });
 
+  it('keeps the workspace of each tab when the session expires and one of them signs in', async () => {
+    await menuOf(first).selectOption('Beta');
+    await first.getByRole('link', { name: 'of beta' }).click();
+    await first.getByText('No runs match').waitFor();
+    const address = first.url();
+    await second.getByRole('link', { name: 'Projects' }).click();
+    await second.getByRole('link', { name: 'agent', exact: true }).click();
+    await second.getByRole('table', { name: 'Runs' }).waitFor();
+    await expireSessions();
+    await first.getByRole('button', { name: 'Refresh' }).click();
+    await first.getByText('This page needs a session').waitFor();
+    await first.getByLabel('API key').fill(signedIn.runlake.apiKey);
+    await first.getByRole('button', { name: 'Sign in' }).click();
+    await first.getByText('No runs match').waitFor();
+    expect(first.url()).toBe(address);
+    expect(await shownIn(first)).toBe('Beta');
+    await second.getByRole('button', { name: 'Refresh' }).click();
+    await second.getByRole('table', { name: 'Runs' }).waitFor();
+    expect(await shownIn(second)).toBe(own);
+  });
+
+  it('shows another workspace if the key of the next session has no access to the last one', async () => {
+    const { key } = await createKey(signedIn.runlake, { description: 'of one workspace' });
+    await menuOf(first).selectOption('Beta');
+    await first.getByRole('link', { name: 'of beta' }).waitFor();
+    await expireSessions();
+    await first.getByRole('link', { name: 'Datasets' }).click();
+    await first.getByText('This page needs a session').waitFor();
+    await first.getByLabel('API key').fill(key);
+    await first.getByRole('button', { name: 'Sign in' }).click();
+    await first.getByText('There are no datasets yet').waitFor();
+    expect(await menuOf(first).count()).toBe(0);
+  });
+
   it('shows another workspace if the stored one does not exist', async () => {
     const stored = () => first.evaluate(() => localStorage.getItem('runlake.workspace'));
     const gone = '6a1f4c7e-0000-4000-8000-000000000000';
     await first.evaluate((id) => localStorage.setItem('runlake.workspace', id), gone);
-    await first.reload();
-    await first.getByRole('link', { name: 'agent', exact: true }).waitFor();
-    expect(await shownIn(first)).toBe(own);
+    const third = await context.newPage();
+    await third.goto('/projects');
+    await third.getByRole('link', { name: 'agent', exact: true }).waitFor();
+    expect(await shownIn(third)).toBe(own);
     expect(await stored()).not.toBe(gone);
     await first.getByRole('button', { name: 'Sign out' }).click();
     await first.getByLabel('API key').waitFor();

@@ -3,7 +3,7 @@ import { RouterProvider } from '@tanstack/react-router';
 import { StrictMode } from 'react';
 import { createRoot } from 'react-dom/client';
 import { ApiError, onSessionEnd, setCsrfToken } from './api/client.ts';
-import { forgetData, onOtherTabChange, sessionQuery } from './api/session.ts';
+import { forgetData, onOtherTabChange, returnFromProvider, sessionQuery } from './api/session.ts';
 import { createAppRouter } from './router.tsx';
 import './styles/tokens.css';
 import './styles/base.css';
@@ -13,6 +13,7 @@ import { applyTheme } from './theme.tsx';
 
 applyTheme();
 acceptLanguage();
+returnFromProvider();
 // The second click of a double click would send a form again before the answer to the first one disables the button.
 document.addEventListener(
   'click',

@@ -54,7 +54,6 @@ function forgetWorkspaceData(client: QueryClient): void {
 export function useSessionChanges() {
   const client = useQueryClient();
   const begin = async (url: string, body: object) => {
-    localStorage.removeItem(workspaceStorageKey);
     const session = await keep(await send('post', url, { body }));
     forgetData(client);
     client.setQueryData(sessionKey, session);
@@ -74,13 +73,44 @@ export function useSessionChanges() {
   };
 }
 
+/** Address of the page that asked for a session, while the tab is at the OpenID Connect provider. */
+const returnStorageKey = 'runlake.return';
+
+/** Whether an address is a path of this application: `//host` would be another origin. */
+export const isOwnPath = (address: string): boolean => /^\/(?![/\\])/.test(address);
+
+/** Keeps the address of a page for {@link returnFromProvider}. Call it when the tab leaves for the provider. */
+export function leaveForProvider(to = '/'): void {
+  sessionStorage.setItem(returnStorageKey, to);
+}
+
+/**
+ * Replaces the address to which a sign-in through OpenID Connect has led, `/` or after a failure `/signin`, so that the page
+ * that asked for it is shown again, and notifies the other tabs. Call it before the router reads the address.
+ */
+export function returnFromProvider(): void {
+  const to = sessionStorage.getItem(returnStorageKey);
+  sessionStorage.removeItem(returnStorageKey);
+  if (to === null || !isOwnPath(to)) return;
+  const { pathname, search } = window.location;
+  if (pathname === '/signin' && to !== '/')
+    window.history.replaceState(
+      null,
+      '',
+      `${pathname}?${new URLSearchParams([...new URLSearchParams(search), ['to', to]])}`,
+    );
+  if (pathname !== '/') return;
+  window.history.replaceState(null, '', to);
+  tabs.postMessage('begun');
+}
+
 /** Returns the session of a screen that is rendered only with one. */
 export function useSession(): Session {
   const { data } = useSuspenseQuery(sessionQuery);
   return data as Session;
 }
 
-/** The workspace that a new tab shows. Other tabs keep theirs. */
+/** In the local storage: the workspace that a new tab shows; in that of the session: that of the tab, which it keeps. */
 const workspaceStorageKey = 'runlake.workspace';
 
 /** Returns the id of the workspace that requests name. */
@@ -96,8 +126,14 @@ const workspacesQuery = queryOptions({
 
 function chooseWorkspace(client: QueryClient, id: string): void {
   localStorage.setItem(workspaceStorageKey, id);
-  setWorkspace(id);
+  showWorkspace(id);
   forgetWorkspaceData(client);
+}
+
+/** Sets the workspace of the tab, also for when it is loaded anew. */
+function showWorkspace(id: string | undefined): void {
+  if (id !== undefined) sessionStorage.setItem(workspaceStorageKey, id);
+  setWorkspace(id);
 }
 
 /** Chooses the workspace that a link names, if the key has access to it. */
@@ -140,6 +176,8 @@ export function usePermission(permission: string): boolean {
 async function keep(response: Response): Promise<Session> {
   const session = (await response.json()) as Session;
   setCsrfToken(session.csrf_token);
-  setWorkspace(localStorage.getItem(workspaceStorageKey) ?? session.workspace?.id);
+  const stored = localStorage.getItem(workspaceStorageKey);
+  // Also a session after one that expired shows the page of the tab, perhaps with an object of its workspace.
+  showWorkspace(stored === null ? session.workspace?.id : (sessionStorage.getItem(workspaceStorageKey) ?? stored));
   return session;
 }

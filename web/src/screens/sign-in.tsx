@@ -2,7 +2,7 @@ import { useQuery } from '@tanstack/react-query';
 import { getRouteApi, useNavigate, useRouter } from '@tanstack/react-router';
 import { type FormEvent, useEffect, useRef, useState } from 'react';
 import { readFrom } from '../api/client.ts';
-import { sessionQuery, useSessionChanges } from '../api/session.ts';
+import { isOwnPath, leaveForProvider, sessionQuery, useSessionChanges } from '../api/session.ts';
 import { SubmitButton } from '../components/button.tsx';
 import { Heading } from '../components/heading.tsx';
 import { Problem } from '../components/states.tsx';
@@ -62,8 +62,7 @@ export function SignIn() {
   const isSignedIn = Boolean(session.data);
   useEffect(() => {
     if (!isSignedIn) return;
-    // Only paths of this application: `//host` would be another origin.
-    if (to !== undefined && /^\/(?![/\\])/.test(to)) router.history.replace(to);
+    if (to !== undefined && isOwnPath(to)) router.history.replace(to);
     else void navigate({ to: '/', replace: true });
   }, [isSignedIn, to, navigate, router]);
 
@@ -98,7 +97,7 @@ export function SignIn() {
         <Problem message={problem} />
         <SubmitButton disabled={isBusy || key.trim() === ''}>{isBusy ? 'Signing in …' : 'Sign in'}</SubmitButton>
         {info.data?.instance_flags.openid_connect === true && (
-          <a className="button" href="/api/v1/session/oidc">
+          <a className="button" href="/api/v1/session/oidc" onClick={() => leaveForProvider(to)}>
             Sign in with your organisation
           </a>
         )}
