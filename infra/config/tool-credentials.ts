@@ -16,11 +16,28 @@ export interface ToolEnvironment extends ClientEnvironment {
   readonly key: string;
 }
 
-/** Reads `LANGSMITH_API_KEY`, `LANGSMITH_WORKSPACE_ID` and `LANGSMITH_ENDPOINT`. */
+/**
+ * Reads `LANGSMITH_API_KEY`, `LANGSMITH_WORKSPACE_ID` and `LANGSMITH_ENDPOINT`.
+ *
+ * @throws INVALID_CONFIG if the key or the workspace has characters that the header of a request cannot have.
+ */
 export function readClientEnvironment(): ClientEnvironment {
-  const read = (name: string) =>
-    prefixes.map((prefix) => process.env[`${prefix}_${name}`]?.trim()).find((value) => value) || undefined;
-  return { key: read('API_KEY'), workspace: read('WORKSPACE_ID'), endpoint: read('ENDPOINT') };
+  return { key: readForHeader('API_KEY'), workspace: readForHeader('WORKSPACE_ID'), endpoint: read('ENDPOINT')?.value };
+}
+
+function read(name: string): { readonly variable: string; readonly value: string } | undefined {
+  const variables = prefixes.map((prefix) => `${prefix}_${name}`);
+  return variables
+    .map((variable) => ({ variable, value: process.env[variable]?.trim() ?? '' }))
+    .find(({ value }) => value !== '');
+}
+
+/** Without this check, the request would fail like one to a server that does not respond. */
+function readForHeader(name: string): string | undefined {
+  const { variable, value } = read(name) ?? {};
+  if (value === undefined || /^[\t\x20-\x7e\x80-\xff]*$/.test(value)) return value;
+  const errors = `  - ${variable} contains a line break or another character that it cannot have. Copy it again.`;
+  throw runlakeError('INVALID_CONFIG', { count: 1, errors });
 }
 
 /** Like {@link readClientEnvironment}. @throws INVALID_CONFIG without a key. */

@@ -88,6 +88,7 @@ it('shows a run with its values and its link', async () => {
 
 it.each([
   [['runs', 'list', '--project', 'none'], "no project 'none'"],
+  [['runs', 'list', '--project', ''], "no project ''"],
   [['runs', 'list', '--limit', '0'], '--limit'],
   [['runs', 'list', '--since', 'noon'], '--since'],
   [['runs', 'list', '--filter', 'eq('], 'Invalid filter'],
@@ -98,6 +99,17 @@ it.each([
   const { code, output } = await run(...args);
   expect(code).toBe(1);
   expect(output).toContain(text);
+});
+
+it.each([
+  ['LANGSMITH_API_KEY', 'rlk_first\nrlk_second'],
+  ['LANGSMITH_API_KEY', 'rlk_ab…yz'],
+  ['LANGSMITH_WORKSPACE_ID', '工作区'],
+])('%s with characters that no header can have is refused by name', async (variable, value) => {
+  const { code, text } = await runCommand(['runs', 'list'], { ...environment, [variable]: value });
+  expect(code).toBe(1);
+  expect(text).toContain(`${variable} contains`);
+  expect(text).not.toContain(value);
 });
 
 it.each(['runs list', 'usage', 'deployments list', 'keys create'])(

@@ -252,6 +252,8 @@ describe('fetch_runs', () => {
       await sendRuns(server, [rootRun(project, { name: project })]);
       expect((await call('fetch_runs', { project_name: project, limit: 1 })).runs).toMatchObject([{ name: project }]);
     }
+    const { error } = await call('fetch_runs', { project_name: ['[1]', ''], limit: 1 });
+    expect(error).toMatch(/^Project {2}not found/);
   });
 
   it('loses no digit of large integers', async () => {
