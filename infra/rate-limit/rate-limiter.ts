@@ -126,10 +126,13 @@ export function openRateLimiter(options: RateLimiterOptions): RateLimiter {
       signIns.set(address, others + 1);
       try {
         const found = await failures.get(address);
-        if ((found?.consumedPoints ?? 0) + others >= failedSignIns) {
+        const failed = found?.consumedPoints ?? 0;
+        if (failed + others >= failedSignIns) {
           rejections.inc({ limit: 'failed sign-ins' });
           const limits = { points: failedSignIns, seconds: failureWindowSeconds };
-          throw runlakeError('SIGN_IN_LIMITED', limits, { retryAfterSeconds: found ? countSeconds(found) : 1 });
+          // Those in progress end soon, and may succeed.
+          const retryAfterSeconds = found && failed >= failedSignIns ? countSeconds(found) : 1;
+          throw runlakeError('SIGN_IN_LIMITED', limits, { retryAfterSeconds });
         }
         return await signIn();
       } catch (error) {
