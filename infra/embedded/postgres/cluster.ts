@@ -193,7 +193,7 @@ export const user = 'runlake';
  * every machine, and accepts only password authentication. It is created under another name and then renamed, so that a
  * start that is killed does not leave a partial cluster.
  *
- * @throws ENGINE_START_FAILED with the last line of initdb's output.
+ * @throws ENGINE_START_FAILED with the error that initdb reports.
  */
 export async function ensureCluster(
   { binaries, dataFolder, account }: ClusterLocation,
@@ -234,7 +234,10 @@ export async function ensureCluster(
       throw runlakeError('ENGINE_START_FAILED', { engine: 'Postgres', reason: `${dataFolder} contains other files` });
     }
     const stderr = error instanceof Error && 'stderr' in error ? String(error.stderr).trim() : '';
-    const reason = stderr.split('\n').at(-1) || (error instanceof Error ? error.message : String(error));
+    const lines = stderr.split('\n');
+    // After the error, such as a full disk, initdb says that it removes the folder.
+    const reported = lines.find((line) => /\b(?:FATAL|PANIC|error):/.test(line)) ?? lines.at(-1);
+    const reason = reported || (error instanceof Error ? error.message : String(error));
     throw runlakeError('ENGINE_START_FAILED', { engine: 'Postgres', reason: `initdb: ${reason}` }, { cause: error });
   } finally {
     rmSync(draft, { recursive: true, force: true });

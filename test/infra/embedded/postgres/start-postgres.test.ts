@@ -60,6 +60,16 @@ it('is durable, uses UTF-8 and code point order, and requires the password', asy
   expect(statSync(join(folder, 'postgres.password')).mode & 0o777).toBe(0o600);
 });
 
+it.runIf(isLinuxRoot('a full disk'))('says that the disk is full if it cannot create its files', async () => {
+  const disk = mountDisk(8);
+  try {
+    const error = await start({ folder: disk.folder }).catch((cause: Error) => cause);
+    expect(error).toMatchObject({ code: 'ENGINE_START_FAILED', message: expect.stringContaining('No space left') });
+  } finally {
+    disk.remove();
+  }
+});
+
 it.runIf(isLinuxRoot('a full disk'))('restarts after a crash on a full disk when there is space again', async () => {
   const disk = mountDisk(192);
   try {
