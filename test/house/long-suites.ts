@@ -302,6 +302,7 @@ export const inParts: Readonly<Record<string, number>> = {
   'test/web/prompts.test.ts': 31,
   'test/web/public-prompts.test.ts': 20,
   'test/web/queues.test.ts': 30,
+  'test/web/rate-limit.test.ts': 15,
   'test/web/sdk-links.test.ts': 16,
   'test/web/sessions.test.ts': 23,
   'test/web/settings.test.ts': 26,

@@ -130,10 +130,7 @@ export async function send(
   const init: RequestInit = { method: method.toUpperCase(), headers, credentials: 'same-origin' };
   if (body !== undefined) init.body = isForm ? body : formatExact(body, 0);
   if (signal) init.signal = signal;
-  const response = await fetch(url, init).catch((cause: unknown) => {
-    if (signal?.aborted) throw cause;
-    throw new ApiError('Runlake does not answer. Check that it runs and that the network is up.', 0);
-  });
+  const response = await fetchWithinLimits(url, init);
   if (response.ok) return response;
   const error = await toApiError(response);
   if (response.status === 401 && csrfToken !== undefined) {
@@ -142,6 +139,26 @@ export async function send(
     else if (deployment === 'session') void send('get', '/api/v1/session').catch(() => undefined);
   }
   throw error;
+}
+
+/** Maximum number of times that a request is sent, and maximum pause in seconds, if a rate limit of the API refuses it. */
+const maxAttempts = 10;
+const maxPauseSeconds = 2;
+
+/**
+ * Sends a request, again if a rate limit refuses it: screens send many requests at once. A longer pause, such as after
+ * failed sign-ins, is left to the viewer.
+ */
+async function fetchWithinLimits(url: string, init: RequestInit): Promise<Response> {
+  for (let attempt = 1; ; attempt++) {
+    const response = await fetch(url, init).catch((cause: unknown) => {
+      if (init.signal?.aborted) throw cause;
+      throw new ApiError('Runlake does not answer. Check that it runs and that the network is up.', 0);
+    });
+    const seconds = Number(response.headers.get('retry-after') ?? Number.POSITIVE_INFINITY);
+    if (response.status !== 429 || attempt === maxAttempts || !(seconds <= maxPauseSeconds)) return response;
+    await new Promise((resolve) => setTimeout(resolve, seconds * 1000));
+  }
 }
 
 async function readJson(response: Response): Promise<unknown> {
