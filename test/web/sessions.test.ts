@@ -197,7 +197,7 @@ describe('a key with several workspaces', () => {
     expect(await page.getByRole('link', { name: 'of beta' }).count()).toBe(0);
   });
 
-  it('keeps the workspace of a tab when another tab chooses one, which new tabs show', async () => {
+  it('keeps the workspace of a tab when another tab chooses one, which new tabs show if it was used last', async () => {
     await menuOf(first).selectOption('Beta');
     await first.getByRole('link', { name: 'of beta' }).waitFor();
     await second.getByRole('link', { name: 'Projects' }).click();
@@ -213,10 +213,23 @@ describe('a key with several workspaces', () => {
     await second.reload();
     await menuOf(second).waitFor();
     expect(await shownIn(second)).toBe(own);
+    await first.getByRole('heading', { name: 'Projects' }).click();
     const third = await context.newPage();
     await third.goto('/projects');
     await third.getByRole('link', { name: 'of beta' }).waitFor();
     expect(await shownIn(third)).toBe('Beta');
+  });
+
+  it('opens a link in a new tab in the workspace of its tab when another tab has chosen one', async () => {
+    await second.getByRole('link', { name: 'Projects' }).click();
+    const link = second.getByRole('link', { name: 'agent', exact: true });
+    await link.waitFor();
+    await menuOf(first).selectOption('Beta');
+    await first.getByRole('link', { name: 'of beta' }).waitFor();
+    const [third] = await Promise.all([context.waitForEvent('page'), link.click({ modifiers: ['Control'] })]);
+    await third.getByRole('table', { name: 'Runs' }).waitFor();
+    expect(await shownIn(third)).toBe(own);
+    expect(await shownIn(first)).toBe('Beta');
   });
 
   it('keeps the workspace of each tab when the session expires and one of them signs in', async () => {

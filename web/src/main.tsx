@@ -3,7 +3,7 @@ import { RouterProvider } from '@tanstack/react-router';
 import { StrictMode } from 'react';
 import { createRoot } from 'react-dom/client';
 import { ApiError, onSessionEnd, setCsrfToken } from './api/client.ts';
-import { forgetData, onOtherTabChange, returnFromProvider, sessionQuery } from './api/session.ts';
+import { forgetData, onOtherTabChange, returnFromProvider, sessionQuery, shareWorkspace } from './api/session.ts';
 import { createAppRouter } from './router.tsx';
 import './styles/tokens.css';
 import './styles/base.css';
@@ -24,6 +24,9 @@ document.addEventListener(
   },
   true,
 );
+
+// Before the viewer opens a link in another tab.
+for (const event of ['pointerdown', 'keydown']) document.addEventListener(event, shareWorkspace, true);
 
 /** Sets a valid language if the browser has none: Chromium has `en-US@posix` if LANG is C, with which uPlot does not load. */
 function acceptLanguage(): void {

@@ -110,7 +110,10 @@ export function useSession(): Session {
   return data as Session;
 }
 
-/** In the local storage: the workspace that a new tab shows; in that of the session: that of the tab, which it keeps. */
+/**
+ * In the local storage: the workspace that a new tab shows, which is that of the tab used last; absent after a sign-out. In that
+ * of the session: the workspace of the tab, which it keeps.
+ */
 const workspaceStorageKey = 'runlake.workspace';
 
 /** Returns the id of the workspace that requests name. */
@@ -134,6 +137,12 @@ function chooseWorkspace(client: QueryClient, id: string): void {
 function showWorkspace(id: string | undefined): void {
   if (id !== undefined) sessionStorage.setItem(workspaceStorageKey, id);
   setWorkspace(id);
+}
+
+/** Lets a tab that is opened from this one, for example by a link to a run, show the same workspace. */
+export function shareWorkspace(): void {
+  const id = sessionStorage.getItem(workspaceStorageKey);
+  if (id !== null && localStorage.getItem(workspaceStorageKey) !== null) localStorage.setItem(workspaceStorageKey, id);
 }
 
 /** Chooses the workspace that a link names, if the key has access to it. */
