@@ -304,6 +304,10 @@ describe('a deployment', () => {
     await page.goto(`/agents/${guarded.id}?tab=Assistants`);
     await page.getByText('Say the words.').waitFor();
     await expectAccessible(page);
+    // Characters that no header can have.
+    await page.getByLabel('Value').fill('Bearer открой сезам');
+    await page.getByRole('button', { name: 'Use this header' }).click();
+    await page.getByRole('alert').getByText('Headers').waitFor();
     await page.getByLabel('Value').fill('Bearer open sesame');
     await page.getByRole('button', { name: 'Use this header' }).click();
     await page.getByRole('img', { name: /^Graph of/ }).waitFor();

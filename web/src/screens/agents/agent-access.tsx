@@ -72,7 +72,9 @@ function WithClient({
   };
   if (access.isPending) return <LoadingState label="Connecting to the deployment" />;
   const { error } = access;
-  const isRefused = error instanceof ApiError && (error.status === 401 || error.status === 403);
+  // The browser does not send a header with some characters.
+  const isUnsendable = error instanceof TypeError && ownHeaders.has(id);
+  const isRefused = isUnsendable || (error instanceof ApiError && (error.status === 401 || error.status === 403));
   if (isRefused) return <HeaderForm reason={error.message} onHeader={chooseHeader} />;
   // If a later read fails, the screen stays with what was entered; its own requests show their errors.
   if (error && access.data === undefined) return <ErrorState error={error} onRetry={() => void access.refetch()} />;
