@@ -14,6 +14,7 @@ import { JsonObject, nullable, OneOf, optional, Text, Timestamp, Uuid } from '..
 import {
   buildPageResponse,
   cursorParameter,
+  looksUpEmptyName,
   metadataParameter,
   nameParameters,
   newTagsField,
@@ -161,11 +162,12 @@ const listDatasets = defineOperation({
   path: '/datasets',
   summary: 'List the datasets of the workspace',
   description:
-    'The list is empty if no dataset has the given name. `X-Pagination-Total` is the number of datasets on all pages.',
+    'The list is empty if no dataset has the given name; an empty name counts only in a request without `offset`. `X-Pagination-Total` is the number of datasets on all pages.',
   access: { permission: 'datasets:read', tenantScope: 'workspace' },
   errors: ['ANSWER_TOO_LARGE'],
   schema: { query: Query, response: { 200: Type.Array(Dataset) } },
-  handler: async ({ caller, query, services }) => {
+  handler: async ({ caller, query, services, request }) => {
+    if (looksUpEmptyName(request)) return buildPageResponse({ rows: [], total: 0 });
     const { rows, total } = await readList(services.database, caller.workspaceId, {
       ...toDatasetFilter(query),
       ids: await findTaggedIds(services.database, caller.workspaceId, query.tag_value_id, query.id),

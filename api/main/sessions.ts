@@ -22,6 +22,7 @@ import { findTaggedIds } from '../../pipelines/tags/taggings.ts';
 import { requirePermission, type WorkspaceCaller } from '../../pipelines/tenants/caller.ts';
 import { OneOf, parseOptionalTime, Text, Timestamp, Uuid } from '../server/formats.ts';
 import {
+  looksUpEmptyName,
   metadataParameter,
   nameParameters,
   pageParameters,
@@ -249,11 +250,13 @@ const listSessions = defineOperation({
   method: 'GET',
   path: '/sessions',
   summary: 'List the tracing projects of the workspace',
-  description: 'The list is empty if no project has the given name.',
+  description:
+    'The list is empty if no project has the given name; an empty name counts only in a request without `offset`.',
   access: { permission: 'projects:read', tenantScope: 'workspace' },
   errors: ['ANSWER_TOO_LARGE', 'BAD_REQUEST', 'INVALID_FILTER', 'SEARCH_TOO_SLOW', ...clickhouseErrors],
   schema: { query: Query, response: { 200: Type.Array(SessionWithStats) } },
-  handler: async ({ caller, query, services }) => {
+  handler: async ({ caller, query, services, request }) => {
+    if (looksUpEmptyName(request)) return [];
     const found = await readSessions(services, caller, query, {
       referenceFree: query.reference_free,
       referenceDatasetIds: query.reference_dataset,

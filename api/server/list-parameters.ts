@@ -1,3 +1,4 @@
+import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { isJsonObject, type JsonObject } from '../../infra/json/json-value.ts';
@@ -19,6 +20,17 @@ export const nameParameters = {
   name: Type.Optional(Type.String()),
   name_contains: Type.Optional(Type.String({ description: 'Case-insensitive.' })),
 };
+
+/**
+ * Whether a request for a list looks up the resource with an empty name, which does not exist. Empty parameters count as
+ * absent, but SDKs that are given an empty name take the first item of the list, for example to delete it. Their requests for
+ * lists have an offset.
+ */
+export function looksUpEmptyName({ raw }: FastifyRequest): boolean {
+  const [, query] = /\?(.*)$/.exec(raw.url ?? '') ?? [];
+  const parameters = new URLSearchParams(query);
+  return parameters.get('name') === '' && !parameters.has('offset');
+}
 
 export const tagValueParameter = Type.Optional(
   Type.Array(Uuid(), { maxItems: 100, description: 'Only those that have all of these tag values.' }),

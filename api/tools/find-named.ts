@@ -15,9 +15,7 @@ export function describeLimit(limit: number): { readonly note?: string } {
 export async function findProjectId(api: MainApi, nameOrId: string): Promise<string> {
   const find = async (condition: { readonly name: string } | { readonly id: string }) =>
     ((await api.get('/sessions', { ...condition, limit: 1 })) as { id: string }[])[0]?.id;
-  // The main API would return any project for an empty name.
-  const named = nameOrId === '' ? undefined : await find({ name: nameOrId });
-  const id = named ?? (isUuid(nameOrId) ? await find({ id: nameOrId }) : undefined);
+  const id = (await find({ name: nameOrId })) ?? (isUuid(nameOrId) ? await find({ id: nameOrId }) : undefined);
   if (id === undefined) throw runlakeError('NOT_FOUND', { what: `Project ${nameOrId}` });
   return id;
 }

@@ -166,8 +166,7 @@ async function buildQuery(client: MainApiClient, options: RunListOptions) {
 async function findProject(client: MainApiClient, nameOrId: string): Promise<string> {
   if (isId(nameOrId)) return nameOrId;
   const path = `/sessions?name=${encodeURIComponent(nameOrId)}&limit=1`;
-  // The API would return any project for an empty name.
-  const [found] = nameOrId === '' ? [] : await client.ask<{ readonly id: string }[]>('GET', path);
+  const [found] = await client.ask<{ readonly id: string }[]>('GET', path);
   if (found !== undefined) return found.id;
   throw runlakeError('BAD_REQUEST', { reason: `The workspace has no project '${toPrintable(nameOrId)}'.` });
 }

@@ -32,6 +32,10 @@ describe('the stock SDK', () => {
     expect(await client.hasDataset({ datasetId: made.id })).toBe(true);
     expect(await client.hasDataset({ datasetId: randomUUID() })).toBe(false);
     expect(await client.readDataset({ datasetName: 'first' })).toEqual(made);
+    // The look-up of the Python SDK, for example before it deletes the dataset.
+    const find = async (query: string) => (await api.ask(acme.adminKey, 'GET', `/datasets?limit=1&${query}`)).body;
+    expect(await find('name=')).toEqual([]);
+    expect(await find('name=&offset=0')).toMatchObject([{ id: made.id }]);
     expect(await client.readDataset({ datasetId: made.id })).toEqual(made);
 
     const changed = await client.updateDataset({ datasetId: made.id, name: 'renamed' });

@@ -50,6 +50,9 @@ describe('the stock SDK', () => {
     const changed = await client.updateProject(made.id, { name: 'renamed', endTime: '2026-01-02T03:04:05.000Z' });
     expect(changed).toMatchObject({ name: 'renamed', description: 'changed', end_time: '2026-01-02T03:04:05.000000Z' });
 
+    await expect(client.deleteProject({ projectName: '' })).rejects.toThrow('not found');
+    expect((await client.readProject({ projectId: made.id })).name).toBe('renamed');
+
     await client.createProject({ projectName: 'second', metadata: { team: 'b', size: 2 } });
     const listed = async (query: Parameters<typeof client.listProjects>[0]) => {
       const found: string[] = [];
@@ -57,6 +60,7 @@ describe('the stock SDK', () => {
       return found;
     };
     expect(await listed({})).toEqual(['second', 'renamed']);
+    expect(await listed({ name: '' })).toEqual(['second', 'renamed']);
     expect(await listed({ nameContains: 'SEC', referenceFree: true })).toEqual(['second']);
     expect(await listed({ metadata: { team: 'a' }, includeStats: false })).toEqual(['renamed']);
     expect(await listed({ projectIds: [made.id] })).toEqual(['renamed']);
