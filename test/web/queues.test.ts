@@ -200,6 +200,18 @@ describe('annotation queues', () => {
     );
   });
 
+  it('keep an unsaved review while the reviewer looks at the trace', async () => {
+    const { queueId } = await createQueue('Looked up', ['looked up']);
+    await page.goto(`/queues/${queueId}`);
+    await page.getByRole('radio', { name: 'right' }).check();
+    await page.getByLabel('Note').fill('compare with the call above');
+    await page.getByRole('link', { name: 'Trace', exact: true }).click();
+    await page.getByRole('tree', { name: 'Runs' }).waitFor();
+    await page.goBack();
+    await eventually(() => page.getByLabel('Note').inputValue()).toBe('compare with the call above');
+    expect(await page.getByRole('radio', { name: 'right' }).isChecked()).toBe(true);
+  });
+
   it('do not leave a run while its review is being completed, and take no keys behind a dialog', async () => {
     const { queueId } = await createQueue('slow', ['first', 'second'], { rubric_items: [] });
     await page.goto(`/queues/${queueId}`);

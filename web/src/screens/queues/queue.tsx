@@ -1,4 +1,4 @@
-import { useQuery } from '@tanstack/react-query';
+import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
 import { useRef, useState } from 'react';
 import { v4 as createUuid } from 'uuid';
@@ -52,8 +52,7 @@ function Review({ queue }: { readonly queue: Queue }) {
     onShow: (item) => void navigate({ search: (before) => ({ ...before, item }), replace: true }),
   });
   const { pages, counts, items, item, isTaken, reservation, moveToEnd, skip, canStep } = review;
-  // Unsaved reviews of skipped items. They are lost when the viewer leaves the queue.
-  const drafts = useRef(new Map<string, Draft>()).current;
+  const drafts = useDrafts(queue.id);
   const problem = review.finish.error ?? moveToEnd.error ?? (isTaken ? undefined : reservation.error);
   return (
     <div className="queue">
@@ -139,6 +138,20 @@ interface Draft {
   readonly ids: Map<string, string>;
 }
 const noteKey = 'note';
+
+/**
+ * Returns the unsaved reviews of a queue by item. They are kept with the responses of the API, which are forgotten when
+ * the session ends, so that the viewer can look at a trace and come back.
+ */
+function useDrafts(queueId: string): Map<string, Draft> {
+  const client = useQueryClient();
+  const [drafts] = useState(() => {
+    const key = ['review-drafts', queueId];
+    client.setQueryDefaults(key, { gcTime: Number.POSITIVE_INFINITY });
+    return client.setQueryData<Map<string, Draft>>(key, (kept) => kept ?? new Map()) ?? new Map<string, Draft>();
+  });
+  return drafts;
+}
 
 function ReviewForm({
   queue,
