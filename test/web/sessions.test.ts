@@ -168,6 +168,9 @@ describe('a key with several workspaces', () => {
   const menuOf = (page: Page) => page.getByRole('combobox', { name: 'Workspace' });
   const shownIn = (page: Page) => menuOf(page).locator('option:checked').textContent();
 
+  /** Each tab sees a little later what others have stored. */
+  const readStored = (page: Page) => page.evaluate(() => localStorage.getItem('runlake.workspace'));
+
   let own: string | null;
   beforeAll(async () => {
     const { id } = await askRunlake(signedIn.runlake, '/workspaces', { body: { display_name: 'Beta' } });
@@ -213,7 +216,9 @@ describe('a key with several workspaces', () => {
     await second.reload();
     await menuOf(second).waitFor();
     expect(await shownIn(second)).toBe(own);
+    const last = await readStored(second);
     await first.getByRole('heading', { name: 'Projects' }).click();
+    await eventually(() => readStored(second)).not.toBe(last);
     const third = await context.newPage();
     await third.goto('/projects');
     await third.getByRole('link', { name: 'of beta' }).waitFor();
@@ -226,7 +231,12 @@ describe('a key with several workspaces', () => {
     await link.waitFor();
     await menuOf(first).selectOption('Beta');
     await first.getByRole('link', { name: 'of beta' }).waitFor();
-    const [third] = await Promise.all([context.waitForEvent('page'), link.click({ modifiers: ['Control'] })]);
+    const beta = await readStored(first);
+    await eventually(() => readStored(second)).toBe(beta);
+    await second.keyboard.down('Control');
+    await eventually(() => readStored(first)).not.toBe(beta);
+    const [third] = await Promise.all([context.waitForEvent('page'), link.click()]);
+    await second.keyboard.up('Control');
     await third.getByRole('table', { name: 'Runs' }).waitFor();
     expect(await shownIn(third)).toBe(own);
     expect(await shownIn(first)).toBe('Beta');
@@ -267,16 +277,15 @@ describe('a key with several workspaces', () => {
   });
 
   it('shows another workspace if the stored one does not exist', async () => {
-    const stored = () => first.evaluate(() => localStorage.getItem('runlake.workspace'));
     const gone = '6a1f4c7e-0000-4000-8000-000000000000';
     await first.evaluate((id) => localStorage.setItem('runlake.workspace', id), gone);
     const third = await context.newPage();
     await third.goto('/projects');
     await third.getByRole('link', { name: 'agent', exact: true }).waitFor();
     expect(await shownIn(third)).toBe(own);
-    expect(await stored()).not.toBe(gone);
+    expect(await readStored(third)).not.toBe(gone);
     await first.getByRole('button', { name: 'Sign out' }).click();
     await first.getByLabel('API key').waitFor();
-    expect(await stored()).toBeNull();
+    await eventually(() => readStored(first)).toBeNull();
   });
 });
