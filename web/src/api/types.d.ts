@@ -1334,7 +1334,7 @@ export interface paths {
     "/api/v1/sessions": {
         /**
          * List the tracing projects of the workspace
-         * @description The list is empty if no project has the given name.
+         * @description The list is empty if no project has the given name; an empty name counts only in a request without `offset`.
          *
          *     Needs the permission `projects:read`.
          */
