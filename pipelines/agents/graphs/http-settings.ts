@@ -1,4 +1,5 @@
-import { RE2JS, RE2JSException } from 're2js';
+import { createRequire } from 'node:module';
+import type * as Re2 from 're2js';
 import { type Static, Type } from 'typebox';
 
 const optionalOrNull = <const S extends Parameters<typeof Type.Union>[0][number]>(schema: S) =>
@@ -101,6 +102,9 @@ function* listInvalidCorsSettings(cors: CorsSettings): Generator<InvalidSetting>
   if (flaw !== undefined) yield { location: 'cors.allow_origin_regex', reason: flaw };
 }
 
+/** Loads the engine of patterns, which most projects do not have. */
+const loadRe2 = () => createRequire(import.meta.url)('re2js') as typeof Re2;
+
 /**
  * Maximum size of a pattern in RE2 instructions. An origin is compared in time proportional to it. A list of hundreds of
  * domains has one for each character.
@@ -108,6 +112,7 @@ function* listInvalidCorsSettings(cors: CorsSettings): Generator<InvalidSetting>
 const maxPatternSize = 10_000;
 
 function findPatternFlaw(text: string): string | undefined {
+  const { RE2JS, RE2JSException } = loadRe2();
   try {
     return RE2JS.compile(text).programSize() > maxPatternSize
       ? 'it is too large: use smaller repetitions, or list the origins in allow_origins'
@@ -123,7 +128,7 @@ function findPatternFlaw(text: string): string | undefined {
  * anyone can send an origin. {@link findInvalidSetting} must have checked the pattern.
  */
 export function compileOriginPattern(text: string): (origin: string) => boolean {
-  const pattern = RE2JS.compile(text);
+  const pattern = loadRe2().RE2JS.compile(text);
   return (origin) => pattern.matches(origin);
 }
 
